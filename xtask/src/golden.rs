@@ -17,7 +17,8 @@ use verbatim_lab::workspace::{root, run, shown};
 use crate::testing::of_workspace;
 
 /// Parameter values that keep a record small.
-const SMALL: [(&str, u64); 4] = [
+const SMALL: [(&str, u64); 5] = [
+    ("rows", 6),
     ("illegal_parts", 8),
     ("violations", 3),
     ("steps", 16),

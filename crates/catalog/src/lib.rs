@@ -10,6 +10,7 @@
 
 mod addressing;
 mod chapters;
+mod cover;
 mod glob;
 mod judging;
 mod kernel;
@@ -32,6 +33,7 @@ pub use parameters::{WrongParameter, expected_of, wrong_parameters};
 pub use register::Register;
 pub use select::{SelectError, select};
 pub use statements::{Statement, canonical, statement, statements, typable};
+pub use transport::failed_rows;
 pub use words::{has_word, mentions, nearest_word};
 
 /// The version of the catalogue, stored in every record.

@@ -1,4 +1,5 @@
-//! `cargo xtask campaign walk`: random walks on the device model, with and without defects.
+//! `cargo xtask campaign walk` and `matrix`: random walks, and the rows of covering arrays, on the device model, with and
+//! without defects. In what follows, a matrix test counts as a walk.
 //!
 //! No walk may fail on a sound model, which has no defects, for any choices of the model and any disturbance of its
 //! link. For each defect the program prints the first seed whose walk finds it, and the number of steps after
@@ -15,9 +16,15 @@ use verbatim_record_proto::v1::{Outcome, RunSpec, Verdict};
 use verbatim_rig::{DeviceSeed, Disturbances, ProfileName, RigConfig, VirtualConfig};
 use verbatim_run::{Request, RunId, command, execute};
 
-/// All walks. The defects run with [`TRANSPORT`] only.
-const WALKS: [&str; 2] = [TRANSPORT, "c14-walk"];
-const TRANSPORT: &str = "c09-walk";
+/// All walks. The defects run with the first only.
+const WALKS: [&str; 2] = ["c09-walk", "c14-walk"];
+/// All tests with rows. The defects run with all of them.
+const MATRICES: [&str; 4] = [
+    "c09-matrix-asked",
+    "c09-matrix-posted",
+    "c09-matrix-refused",
+    "c09-matrix-strays",
+];
 const THREADS: usize = 2;
 /// Number of steps that a shrunk walk should not exceed.
 const SHORT: u32 = 10;
@@ -27,26 +34,34 @@ fn main() -> std::process::ExitCode {
     let (mut table, mut walks) = (false, WALKS.to_vec());
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
-        if word == "--table" {
-            table = true;
+        match word.as_str() {
+            "--table" => table = true,
+            "--matrix" => walks = MATRICES.to_vec(),
+            _ => {}
+        }
+        if matches!(word.as_str(), "--table" | "--matrix") {
             continue;
         }
         match (word.as_str(), words.next().map(|value| (value.parse(), value))) {
-            ("--walk", Some((_, value))) if WALKS.contains(&value.as_str()) => walks.retain(|walk| *walk == value),
+            ("--walk", Some((_, value))) if walks.contains(&value.as_str()) => walks.retain(|walk| *walk == value),
             (name, Some((Ok(value), _))) => drop(given.insert(name.trim_start_matches('-').into(), value)),
             (name, _) => {
                 eprintln!(
-                    "{name}: a number was expected behind it; --seeds, --first, --defect-seeds, --steps, --table, --walk c09-walk or c14-walk"
+                    "{name}: expected a number; --seeds, --first, --defect-seeds, --steps, --strength, --rows, --table, --matrix, --walk TEST"
                 );
                 return std::process::ExitCode::from(2);
             }
         }
     }
     let get = |name: &str, usual: u64| given.get(name).copied().unwrap_or(usual);
-    let (first, seeds, steps) = (get("first", 0), get("seeds", 10_000), get("steps", 48));
+    let (first, seeds) = (get("first", 0), get("seeds", 10_000));
+    let extent: Extent = match walks.iter().all(|walk| MATRICES.contains(walk)) {
+        true => [("strength", get("strength", 2)), ("rows", get("rows", 0))].into(),
+        false => [("steps", get("steps", 48))].into(),
+    };
     let mut all = 0;
-    for walk in walks {
-        let alarms = on_sound(walk, first, seeds, steps);
+    for walk in &walks {
+        let alarms = on_sound(walk, first, seeds, &extent);
         println!(
             "{walk}: {seeds} seeds from {first} on, each by the rules of simulation and of hardware: {alarms} findings"
         );
@@ -54,23 +69,29 @@ fn main() -> std::process::ExitCode {
     }
     let survivors = match get("defect-seeds", 0) {
         0 => 0,
-        seeds => on_defects(seeds, steps, table),
+        seeds => on_defects(&walks, seeds, &extent, table),
     };
     if survivors > 0 {
-        println!("{survivors} defects are found by no walk");
+        println!("no walk finds {survivors} defects");
     }
     std::process::ExitCode::from(u8::from(all > 0))
 }
 
+/// Parameters of the tests.
+type Extent = BTreeMap<&'static str, u64>;
+
 /// Runs a walk on a device model.
-fn walk(test: &str, config: VirtualConfig, seed: u64, steps: u64, shrinks: bool) -> (Request, Verdict) {
+fn walk(test: &str, config: VirtualConfig, seed: u64, extent: &Extent, shrinks: bool) -> (Request, Verdict) {
     let rig = RigConfig::built_in(config);
     let request = Request {
         id: RunId::new(0, 0),
         spec: RunSpec {
             rig: rig.name.clone(),
             patterns: vec![test.into()],
-            parameters: [("steps".to_string(), steps)].into(),
+            parameters: extent
+                .iter()
+                .map(|(name, value)| ((*name).to_string(), *value))
+                .collect(),
             seed,
             exit_first: false,
         },
@@ -86,7 +107,7 @@ fn walk(test: &str, config: VirtualConfig, seed: u64, steps: u64, shrinks: bool)
 }
 
 /// Runs walks on sound models, and returns the number of false alarms.
-fn on_sound(test: &str, first: u64, seeds: u64, steps: u64) -> usize {
+fn on_sound(test: &str, first: u64, seeds: u64, extent: &Extent) -> usize {
     let (next, alarms) = (AtomicU64::new(first), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         for _ in 0..THREADS {
@@ -107,7 +128,7 @@ fn on_sound(test: &str, first: u64, seeds: u64, steps: u64) -> usize {
                             },
                             ..sound(seed, rules_of_hardware)
                         };
-                        let (request, verdict) = walk(test, config, seed, steps, true);
+                        let (request, verdict) = walk(test, config, seed, extent, true);
                         let is_disturbed = request.rig.is_disturbed();
                         let is_alarm = match verdict.outcome() {
                             Outcome::Pass => false,
@@ -146,14 +167,15 @@ fn sound(seed: u64, rules_of_hardware: bool) -> VirtualConfig {
 }
 
 /// Runs walks on a model of each defect until one fails. Returns the number of defects that no walk found.
-fn on_defects(seeds: u64, steps: u64, table: bool) -> usize {
+fn on_defects(walks: &[&str], seeds: u64, extent: &Extent, table: bool) -> usize {
+    let walks: Vec<&str> = walks.iter().copied().filter(|walk| *walk != "c14-walk").collect();
     let next = AtomicUsize::new(0);
     let found = Mutex::new(BTreeMap::new());
     std::thread::scope(|scope| {
         for _ in 0..THREADS {
             scope.spawn(|| {
                 while let Some(defect) = RcDefect::ALL.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let caught = hunt(*defect, seeds, steps);
+                    let caught = hunt(&walks, *defect, seeds, extent);
                     let mut found = found.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
                     found.insert((defect.statement(), defect.name()), caught);
                 }
@@ -182,17 +204,18 @@ fn on_defects(seeds: u64, steps: u64, table: bool) -> usize {
 }
 
 /// Returns the first seed whose walk finds a defect, and the number of its steps after shrinking.
-fn hunt(defect: RcDefect, seeds: u64, steps: u64) -> Option<(u64, u32)> {
-    (1..=seeds).find_map(|seed| {
+fn hunt(walks: &[&str], defect: RcDefect, seeds: u64, extent: &Extent) -> Option<(u64, u32)> {
+    let each = (1..=seeds).flat_map(|seed| walks.iter().map(move |walk| (seed, *walk)));
+    each.into_iter().find_map(|(seed, test)| {
         let config = || VirtualConfig {
             adapter_defects: vec![defect],
             ..sound(seed, false)
         };
-        let (_, verdict) = walk(TRANSPORT, config(), seed, steps, false);
+        let (_, verdict) = walk(test, config(), seed, extent, false);
         if verdict.outcome() != Outcome::Fail {
             return None;
         }
-        let (_, verdict) = walk(TRANSPORT, config(), seed, steps, true);
+        let (_, verdict) = walk(test, config(), seed, extent, true);
         let keep = verdict.observations.iter().find_map(|seen| {
             let (_, keep) = seen.text.rsplit_once("keep=")?;
             keep.parse::<u64>().ok()

@@ -510,7 +510,7 @@ fn shorten(
         }
         Try::Passes
     };
-    if let Some(text) = shrink::shrink(case, simulated, &mut attempt) {
+    if let Some(text) = shrink::shrink(case, simulated, &verbatim_catalog::failed_rows(&whole), &mut attempt) {
         let at = Span::exactly(now);
         sink.put(Entry::Note(Note { at, text }));
     }

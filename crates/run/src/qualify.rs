@@ -74,6 +74,8 @@ pub struct Extent {
 
 /// Number of seeds of a model for each defect.
 const DEFECT_SEEDS: u64 = 6;
+/// Number of rows of a covering array in one run.
+const ROWS: u64 = 10;
 /// Number of key violations on a sound model.
 const VIOLATIONS: u64 = 300;
 /// Number of key violations with a defect. It is beyond the range of the counter, and takes a tenth of a second.
@@ -185,7 +187,7 @@ impl Extent {
         if self.rules == Rules::Hardware {
             config.disturbance = models::disturbance(seed);
         }
-        self.request(&[test], config, seed, &[("violations", VIOLATIONS)])
+        self.request(&[test], config, seed, &[("violations", VIOLATIONS), ("rows", ROWS)])
     }
 
     /// Returns the runs of all tests for a sound model with a seed, without a disturbed link. With seed 1 of the first
@@ -198,7 +200,7 @@ impl Extent {
         } else {
             VIOLATIONS
         };
-        let parameters = [("violations", violations)];
+        let parameters = [("violations", violations), ("rows", ROWS)];
         let tests = self.tests.iter().filter(|test| model.is_for(test));
         let runs = tests.map(|test| self.request(&[test], model.for_test(test, seed), seed, &parameters));
         runs.collect()
@@ -207,7 +209,7 @@ impl Extent {
     /// Returns the verdicts of all tests for a defect, once per state of a model in which the defect may show.
     pub(crate) fn verdicts_of(&self, defect: AnyDefect) -> impl Iterator<Item = Vec<Verdict>> + '_ {
         let (tests, states) = places(self, defect);
-        let parameters = [("violations", VIOLATIONS_BEYOND_THE_COUNTER)];
+        let parameters = [("violations", VIOLATIONS_BEYOND_THE_COUNTER), ("rows", ROWS)];
         states.into_iter().map(move |(model, seed)| {
             let of = |test: &'static Test| {
                 let device = defect.put_into(model.for_test(test, seed));
@@ -392,11 +394,16 @@ fn hunt(extent: &Extent, defect: AnyDefect) -> Result {
         for (model, seed) in &states {
             let request = |tests: &[&'static Test]| {
                 let device = defect.put_into(model.for_test(tests[0], *seed));
-                let usual = extent.request(tests, device, *seed, &[("violations", VIOLATIONS_BEYOND_THE_COUNTER)]);
+                let usual = extent.request(
+                    tests,
+                    device,
+                    *seed,
+                    &[("violations", VIOLATIONS_BEYOND_THE_COUNTER), ("rows", ROWS)],
+                );
                 let Some((RigKind::Virtual(device), exception)) = Some(usual.rig.kind.clone()).zip(exception) else {
                     return usual;
                 };
-                extent.request_with(tests, device, *seed, &[exception.set])
+                extent.request_with(tests, device, *seed, &[exception.set, ("rows", ROWS)])
             };
             let mut killers: Vec<&'static Test> = Vec::new();
             for test in &tests {

@@ -1,7 +1,8 @@
 //! Shortens a failed walk: leaves out steps, as long as the remaining walk still fails.
 //!
 //! A walk is a test with the parameter `keep`, which has one bit per step. It may also have the parameter `connection`,
-//! which selects one connection. Each try is a normal run of the test on the same rig, and the device is restored after
+//! which selects one connection. A test with rows is shortened in the same way: `row` selects one row, and `keep` has one
+//! bit per condition of the row. Each try is a normal run of the test on the same rig, and the device is restored after
 //! the try. A try leaves no record. The result goes into the walk's record as a note, from which the judge names the
 //! remaining steps.
 
@@ -39,16 +40,23 @@ pub(crate) fn is_same(first: &Verdict, verdict: &Verdict) -> bool {
 /// The parameters of a try.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Part {
-    connection: u64,
+    /// The connection or the row; 0 for all.
+    one: u64,
     keep: u64,
 }
 
 /// Returns a note on the shortest failing walk; None if no shorter walk fails. `attempt` runs the test with other
 /// values of some parameters.
-pub(crate) fn shrink(case: &Case<'_>, simulated: bool, attempt: &mut Attempt<'_>) -> Option<String> {
+pub(crate) fn shrink(
+    case: &Case<'_>,
+    simulated: bool,
+    failed_rows: &[u64],
+    attempt: &mut Attempt<'_>,
+) -> Option<String> {
     let value = |name: &str| case.parameter(name, simulated);
+    let selector = ["connection", "row"].into_iter().find(|name| value(name).is_some());
     let whole = Part {
-        connection: value("connection").unwrap_or(0),
+        one: selector.and_then(value).unwrap_or(0),
         keep: value("keep")?,
     };
     let mut tries = 0;
@@ -58,37 +66,29 @@ pub(crate) fn shrink(case: &Case<'_>, simulated: bool, attempt: &mut Attempt<'_>
             return false;
         }
         tries += 1;
-        let all = [("connection", part.connection), ("keep", part.keep)];
-        let declared = |name: &str| case.test.parameters.iter().any(|parameter| parameter.name == name);
-        let given: Vec<(&str, u64)> = all.into_iter().filter(|(name, _)| declared(name)).collect();
+        let one = selector.map(|name| (name, part.one));
+        let given: Vec<(&str, u64)> = one.into_iter().chain([("keep", part.keep)]).collect();
         let came = attempt(&given);
         is_stopped = came == Try::Stop;
         came == Try::Fails
     };
     let mut left = whole;
-    let keeps = case.test.parameters.iter().find(|parameter| parameter.name == "keep");
-    if whole.connection == 0
-        && let Some(range) = case
-            .test
-            .parameters
-            .iter()
-            .find(|parameter| parameter.name == "connection")
-    {
+    if let (0, Some(selector)) = (whole.one, selector) {
         // The mask has one bit per step of a connection.
+        let keeps = case.test.parameters.iter().find(|parameter| parameter.name == "keep");
         let on_one = keeps.map_or(1, |keeps| keeps.range.1.count_ones().max(1));
-        let count = value("steps").unwrap_or(0).div_ceil(on_one.into());
-        let one = (1..=count.clamp(1, range.range.1)).map(|connection| Part { connection, ..whole });
+        let candidates: Vec<u64> = match selector {
+            "row" => failed_rows.to_vec(),
+            _ => (1..=value("steps").unwrap_or(0).div_ceil(on_one.into()).max(1)).collect(),
+        };
+        let one = candidates.into_iter().map(|one| Part { one, ..whole });
         left = one.into_iter().find(|part| fails(*part)).unwrap_or(whole);
     }
     left.keep = fewest(left.keep, &mut |keep| fails(Part { keep, ..left }));
     (left != whole).then(|| {
-        let connection = if value("connection").is_some() {
-            format!("connection={} ", left.connection)
-        } else {
-            String::new()
-        };
+        let one = selector.map_or(String::new(), |name| format!("{name}={} ", left.one));
         let words = if is_stopped { ", stopped early" } else { "" };
-        format!("shrunk: {connection}keep={} ({tries} tries{words})", left.keep)
+        format!("shrunk: {one}keep={} ({tries} tries{words})", left.keep)
     })
 }
 

@@ -142,6 +142,14 @@ pub(crate) const CAMPAIGNS: &[Campaign] = &[
         waits: true,
     },
     Campaign {
+        name: "matrix",
+        summary: "c09-matrix-* with rows of strength 3 on sound devices, --seeds N (20) from --first: no findings; \
+                  --strength 4 for a night; --defect-seeds N: which defects no row finds",
+        run: matrix,
+        sample: &["--", "--strength", "2", "--rows", "40", "--seeds", "12"],
+        waits: false,
+    },
+    Campaign {
         name: "walk",
         summary: "c09-walk and c14-walk on sound devices, --seeds N (10000) from --first: no findings; --walk NAME: \
                   only this walk; --defect-seeds N: which defects c09-walk does not find",
@@ -262,6 +270,19 @@ fn vib(options: &Options) -> anyhow::Result<()> {
 fn walk(options: &Options) -> anyhow::Result<()> {
     let seeds = options.times_or(10_000).to_string();
     example("walk", ["--seeds".as_ref(), seeds.as_ref()], options)
+}
+
+/// Runs the rows of covering arrays on the device model. No row may fail on a sound device.
+fn matrix(options: &Options) -> anyhow::Result<()> {
+    let seeds = options.times_or(20).to_string();
+    let arguments: [&OsStr; 5] = [
+        "--matrix".as_ref(),
+        "--strength".as_ref(),
+        "3".as_ref(),
+        "--seeds".as_ref(),
+        seeds.as_ref(),
+    ];
+    example("walk", arguments, options)
 }
 
 /// Runs a campaign that is an example program. The user's arguments come last and override the defaults.

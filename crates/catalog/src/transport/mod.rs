@@ -85,6 +85,7 @@ mod c09_send_queue_error;
 // Random walks over the whole chapter
 mod walk;
 
+pub use walk::failed_rows;
 pub(crate) use walk::tell_if_broken;
 
 use verbatim_tester::Test;
@@ -172,6 +173,10 @@ pub(crate) const TESTS: &[&Test] = &[
     &walk::PSN_WRAP,
     &walk::REGION_EDGES,
     &walk::TEST,
+    &walk::ASKED,
+    &walk::POSTED,
+    &walk::REFUSED,
+    &walk::STRAYS,
     &c09_many_messages::TEST,
     // Last in the chapter: the DUT's host may crash.
     &c09_nak_reserved_opcode::TEST,

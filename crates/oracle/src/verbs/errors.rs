@@ -152,18 +152,20 @@ fn retry_error<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-/// Returns whether the only retry was missing on so many similar connections that loss by chance is excluded.
+/// Returns whether the only retry was missing on all similar connections, and on so many that loss by chance is
+/// excluded.
 fn is_never_retried(qp: &QpTrace<'_>) -> bool {
     let is_alike = |other: &QpTrace<'_>| other.retry_cnt() == qp.retry_cnt() && other.timeout() == qp.timeout();
-    let is_spent_at_once = |other: &QpTrace<'_>| {
-        known(other).any(|(completion, post)| {
-            completion.done.status() == WcStatus::RETRY_EXC_ERR && transmissions(other, post, completion) == 1
+    let all = qp_traces(qp.trace);
+    let times: Vec<u32> = all
+        .iter()
+        .filter(|other| is_alike(other))
+        .flat_map(|other| {
+            let failed = known(other).filter(|(completion, _)| completion.done.status() == WcStatus::RETRY_EXC_ERR);
+            failed.map(|(completion, post)| transmissions(other, post, completion))
         })
-    };
-    let alike = qp_traces(qp.trace)
-        .into_iter()
-        .filter(|other| is_alike(other) && is_spent_at_once(other));
-    qp.retry_cnt() == 1 && alike.count() >= TRIES as usize
+        .collect();
+    qp.retry_cnt() == 1 && times.len() >= TRIES as usize && times.iter().all(|times| *times == 1)
 }
 
 /// Returns how often a request was sent before its completion.

@@ -56,13 +56,15 @@ fn response_data<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-/// Returns the ranges of a memory at the address `base` that the peer's requests may write, whether they conform or
-/// not. This rule does not check these ranges.
+/// Returns the ranges of a memory at the address `base` that requests of this or another peer may write, whether they
+/// conform or not. This rule does not check these ranges.
 fn of_peer<'k>(qp: &'k QpTrace<'_>, (memory, base): (u32, u64)) -> impl Iterator<Item = Range<u32>> + 'k {
-    let sent = qp.dialogue.packets.iter().filter(|seen| !seen.frame.received);
-    let by_address = sent.filter_map(move |seen| {
-        let (va, length) = match (seen.packet.reth(), seen.packet.atomic()) {
-            (Some(reth), _) => (reth.va().0, reth.dma_len().max(seen.packet.payload().len() as u32)),
+    let frames = qp.trace.timeline.frames_between(qp.dialogue.places).iter();
+    let sent = frames.filter(|frame| !frame.received);
+    let by_address = sent.filter_map(move |frame| {
+        let packet = Packet::parse(Medium::Ethernet, &frame.bytes).ok()?;
+        let (va, length) = match (packet.reth(), packet.atomic()) {
+            (Some(reth), _) => (reth.va().0, reth.dma_len().max(packet.payload().len() as u32)),
             (None, Some(atomic)) => (atomic.va().0, 8),
             (None, None) => return None,
         };

@@ -132,7 +132,8 @@ pub(super) fn serve(t: &mut Tester<'_>, peer: &mut Peer, packet: &Packet<'_>) ->
             state.posted[at].fault = Fault::None;
             Ok(())
         }
-        Fault::SequenceNak(of) if is_at(of) => {
+        // The peer already sent this NAK if a later packet overtook this one.
+        Fault::SequenceNak(of) if is_at(of) && state.told != Some(psn) => {
             state.posted[at].fault = Fault::None;
             state.told = Some(psn);
             acknowledge(t, peer, psn, Syndrome::nak(NakCode::PSN_SEQUENCE_ERROR))

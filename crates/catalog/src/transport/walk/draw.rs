@@ -70,6 +70,7 @@ impl Extent {
             options,
             counts_packets: false,
             any_key,
+            beside: None,
         }
     }
 }

@@ -19,6 +19,7 @@ mod answering;
 mod directed;
 mod draw;
 mod image;
+mod matrix;
 mod more;
 mod peer;
 mod states;
@@ -32,6 +33,8 @@ use verbatim_tester::{Need, Parameter, Step, Stream, Test, Tester};
 use super::rc::{self, steps};
 pub(super) use directed::{ATOMIC_REPLAY, LOSS_POSITIONS, PSN_WRAP, REGION_EDGES, STALE_RESPONSES};
 use draw::Extent;
+pub use matrix::failed_rows;
+pub(super) use matrix::{ASKED, POSTED, REFUSED, STRAYS};
 use peer::Peer;
 use step::{ON_ONE, WalkConnection};
 
@@ -127,6 +130,9 @@ fn procedure(t: &mut Tester<'_>) -> Step {
 fn take(t: &mut Tester<'_>, connections: &[WalkConnection]) -> Step {
     for connection in connections {
         let mut peer = Peer::open(t, connection)?;
+        if let Some(beside) = &connection.beside {
+            take(t, core::slice::from_ref(beside))?;
+        }
         for (at, step) in &connection.steps {
             if peer.is_over {
                 break;
@@ -157,6 +163,7 @@ fn judge_shown(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
 
 /// Reports the steps of a walk that failed or was shrunk, when everything else is judged.
 pub(crate) fn tell_if_broken(t: &Trace, f: &mut Findings<'_>) {
+    matrix::tell(t, f);
     let is_shrunk = t.notes.iter().any(|note| note.starts_with(SHRUNK));
     let has_failed = f.checks.iter().any(|check| check.result() == Passed::Fail);
     if t.begin.test == TEST.id && (is_shrunk || has_failed) {

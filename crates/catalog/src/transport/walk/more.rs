@@ -89,7 +89,7 @@ pub(super) fn step(draw: &mut Draw, kinds: u64, (options, mtu): (&ChannelOptions
             let fault = spent(draw, options, is_last);
             post(draw, fault)
         }
-        STATES if draw.one_in(3) => Step::Reset,
+        STATES if draw.one_in(3) => Step::Reset(None),
         STATES => Step::Drain(draw.wants(mtu, POSTED)),
         RECEIVES if is_last => Step::Illegal(Illegal::Overlong(draw.small(1, 8))),
         RECEIVES => {

@@ -199,7 +199,7 @@ impl Peer {
                 Ok(())
             }
             Step::Drain(wants) => self.drain(t, wants),
-            Step::Reset => self.reset(t),
+            Step::Reset(psn) => self.reset(t, *psn),
         }
     }
 

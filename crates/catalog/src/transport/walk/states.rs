@@ -4,6 +4,7 @@ use verbatim_record::verbs::{Command, Reply, pb};
 use verbatim_record::{Label, Side, Verbs};
 use verbatim_tester::Tester;
 use verbatim_tester::peer::ChannelOptions;
+use verbatim_wire::packet::Psn;
 
 use super::answering::Answering;
 use super::image::Image;
@@ -48,8 +49,9 @@ impl Peer {
         self.settle(t)
     }
 
-    /// Resets the DUT's queue pair and connects it anew. Nothing of the previous connection may be left.
-    pub(super) fn reset(&mut self, t: &mut Tester<'_>) -> verbatim_tester::Step {
+    /// Resets the DUT's queue pair and connects it anew, with `psn` as the first PSN of both sides, or with random PSNs.
+    /// Nothing of the previous connection may be left.
+    pub(super) fn reset(&mut self, t: &mut Tester<'_>, psn: Option<Psn>) -> verbatim_tester::Step {
         if self.is_over {
             return Ok(());
         }
@@ -62,8 +64,8 @@ impl Peer {
             return Ok(());
         }
         let options = ChannelOptions {
-            psn: None,
-            own_psn: None,
+            psn,
+            own_psn: psn,
             to_rts: true,
             ..self.options
         };

@@ -2,7 +2,7 @@
 
 use verbatim_record::verbs::pb;
 use verbatim_tester::peer::{ChannelOptions, Marks};
-use verbatim_wire::packet::{NakCode, RnrTimer};
+use verbatim_wire::packet::{NakCode, Psn, RnrTimer};
 
 use pb::Operation as O;
 
@@ -195,8 +195,8 @@ pub(super) enum Step {
     Marks(Marks),
     /// The DUT posts requests while its send queue is drained.
     Drain(Vec<Want>),
-    /// The DUT's queue pair goes to RESET, and gets a new connection.
-    Reset,
+    /// The DUT's queue pair goes to RESET, and gets a new connection, with this first PSN of both sides or random ones.
+    Reset(Option<Psn>),
 }
 
 /// A connection of a walk: its options and its steps.
@@ -209,6 +209,8 @@ pub(super) struct WalkConnection {
     pub(super) counts_packets: bool,
     /// Whether zero-length READs and WRITEs of the peer use an arbitrary R_Key, which the DUT does not check.
     pub(super) any_key: bool,
+    /// The connection of another queue pair, which begins after this connection and ends before its first step.
+    pub(super) beside: Option<Box<WalkConnection>>,
     /// Index and step, for the steps to run.
     pub(super) steps: Vec<(u64, Step)>,
 }

@@ -152,7 +152,7 @@ impl fmt::Display for Step {
                 marks.traffic_class, marks.hop_limit, marks.reserved
             ),
             Self::Drain(wants) => write!(f, "DUT in SQD: {}", list(wants)),
-            Self::Reset => f.write_str("DUT: RESET, then a new connection"),
+            Self::Reset(_) => f.write_str("DUT: RESET, then a new connection"),
         }
     }
 }

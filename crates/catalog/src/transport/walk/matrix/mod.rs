@@ -1,0 +1,314 @@
+//! `c09-matrix-asked`, `-posted`, `-refused`, `-strays`: rows of covering arrays on reliable connections.
+//!
+//! A row is one connection: events before, a message or a stray packet with a disturbance, and messages behind it that
+//! show late damage. In the rows of strength 2 each pair of conditions occurs. The rules judge every row; no row has a
+//! judge of its own.
+//!
+//! The rows are always the same. The seed draws payloads, keys and the PSNs of rows that leave them open, and the rows
+//! if `rows` asks for a part of them. A row that fails is shrunk to the fewest conditions that still fail.
+
+mod asked;
+mod parts;
+mod posted;
+mod refused;
+mod strays;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::OnceLock;
+
+use verbatim_record::{Begin, Findings, Gap, Passed, Side, Trace, Verdict, labels};
+use verbatim_tester::{Need, Parameter, Step as Done, Stream, Test, Tester};
+
+use super::directed::{self, RNR, TIMEOUT};
+use super::step::WalkConnection;
+use super::{ACCESS, ATOMICS, COMPLETION, DUPLICATES, ERRORS, IMMEDIATE, INVALID, NAKS, RESPONSE_DATA};
+use crate::cover::{Array, Family, Row};
+use crate::transport::rc;
+use crate::transport::rc::answer::{ACKNOWLEDGEMENT, MSN};
+use parts::Cells;
+
+/// Strengths that can be asked for.
+const STRENGTHS: (u64, u64) = (2, 4);
+
+/// A family with its rows.
+struct Matrix {
+    family: &'static Family,
+    connection: fn(&Cells<'_>) -> WalkConnection,
+    arrays: [OnceLock<Array>; 3],
+}
+
+impl Matrix {
+    const fn new(family: &'static Family, connection: fn(&Cells<'_>) -> WalkConnection) -> Self {
+        Self {
+            family,
+            connection,
+            arrays: [const { OnceLock::new() }; 3],
+        }
+    }
+
+    fn array(&self, strength: u64) -> &Array {
+        let (least, most) = STRENGTHS;
+        let strength = strength.clamp(least, most);
+        self.arrays[(strength - least) as usize].get_or_init(|| self.family.array(strength as usize))
+    }
+
+    /// Returns the rows of a run, with their numbers, from the parameters of the test.
+    fn rows(&self, parameter: impl Fn(&str) -> u64, mut stream: Stream) -> Vec<(u64, Row)> {
+        let array = self.array(parameter("strength"));
+        let mut all: Vec<(u64, Row)> = (1..).zip(array.rows.iter().cloned()).collect();
+        let (rows, row, keep) = (parameter("rows") as usize, parameter("row"), parameter("keep"));
+        if row > 0 {
+            all.retain(|(number, _)| *number == row);
+        } else if rows > 0 && rows < all.len() {
+            for at in 0..rows {
+                let other = stream.between(at as u64, all.len() as u64 - 1) as usize;
+                all.swap(at, other);
+            }
+            all.truncate(rows);
+        }
+        for (_, row) in &mut all {
+            for (at, value) in row.iter_mut().enumerate() {
+                *value *= u8::from(keep >> at & 1 == 1);
+            }
+        }
+        all.retain(|(_, row)| self.family.is_legal(row));
+        all
+    }
+
+    fn take(&self, t: &mut Tester<'_>) -> Done {
+        let rows = self.rows(|name| t.parameter(name), t.random("rows"));
+        for (number, row) in rows {
+            let cells = Cells {
+                family: self.family,
+                row: &row,
+                number,
+                simulated: t.is_simulated(),
+            };
+            super::take(t, &[(self.connection)(&cells)])?;
+        }
+        Ok(())
+    }
+
+    /// Reports the rows that failed, when everything else is judged.
+    fn tell(&self, t: &Trace, f: &mut Findings<'_>) {
+        let begin = &t.begin;
+        let again = |words: &str| {
+            let (id, seed, strength) = (&begin.test, begin.seed, given(begin, "strength"));
+            let strength = if strength == STRENGTHS.0 {
+                String::new()
+            } else {
+                format!(" --set strength={strength}")
+            };
+            format!("again, on the same rig: {id} --seed {seed}{strength} {words}")
+        };
+        let rows = |parameter: &dyn Fn(&str) -> u64| self.rows(parameter, Stream::new(begin.seed, &begin.test, "rows"));
+        let all = rows(&|name| given(begin, name));
+        for (number, row) in failed(t, f, &all, self.family).into_iter().take(SHOWN) {
+            let words = self.family.in_words(&row);
+            let again = again(&format!("--set row={number}"));
+            f.observe(format!("{FAILED}{number} fails: {words}; {again}"), &[]);
+        }
+        let shrunk = t.notes.iter().rev().find_map(|note| note.strip_prefix(super::SHRUNK));
+        let Some(shrunk) = shrunk.map(|words| parameters(words)) else {
+            return;
+        };
+        let fewer = |name: &str| shrunk.get(name).copied().unwrap_or_else(|| given(begin, name));
+        if let Some((number, row)) = rows(&fewer).into_iter().next() {
+            let words = self.family.in_words(&row);
+            let again = again(&format!("--set row={number} --set keep={}", fewer("keep")));
+            f.observe(format!("the fewest conditions that still fail: {words}; {again}"), &[]);
+        }
+    }
+}
+
+/// Number of failed rows that a verdict names.
+const SHOWN: usize = 10;
+/// Prefix of the observation that names a failed row.
+const FAILED: &str = "row ";
+
+/// Returns the numbers of the failed rows that a verdict names.
+#[must_use]
+pub fn failed_rows(verdict: &Verdict) -> Vec<u64> {
+    let texts = verdict
+        .observations
+        .iter()
+        .filter_map(|of| of.text.strip_prefix(FAILED));
+    let numbers = texts.filter_map(|text| text.split_once(" fails: ")?.0.parse().ok());
+    numbers.collect()
+}
+
+/// Returns the parameters of a note on a shrunk row: `row=37 keep=5 (12 tries)`.
+fn parameters(words: &str) -> BTreeMap<&str, u64> {
+    let given = words.split(' ').filter_map(|word| word.split_once('='));
+    given
+        .filter_map(|(name, value)| Some((name, value.parse().ok()?)))
+        .collect()
+}
+
+fn given(begin: &Begin, name: &str) -> u64 {
+    let given = begin.parameters.iter().find(|(known, _)| known == name);
+    given.map_or(0, |(_, value)| *value)
+}
+
+/// Returns the rows to which the failed checks belong.
+fn failed(t: &Trace, f: &Findings<'_>, rows: &[(u64, Row)], family: &Family) -> Vec<(u64, Row)> {
+    let created: Vec<usize> = t
+        .commands(labels::CREATE)
+        .filter(|done| done.side == Side::Dut)
+        .map(|done| done.place)
+        .collect();
+    let mut at = 0;
+    let mut begins: Vec<usize> = Vec::new();
+    for (_, row) in rows {
+        begins.extend(created.get(at));
+        // Another queue pair of the row was created behind its own.
+        at += if parts::has_another(family.value(row, parts::HISTORY.name)) {
+            2
+        } else {
+            1
+        };
+    }
+    let failed = f.checks.iter().filter(|check| check.result() == Passed::Fail);
+    let rows_of = failed.filter_map(|check| {
+        let place = usize::try_from(*check.places.last()?).ok()?;
+        begins.partition_point(|begin| *begin <= place).checked_sub(1)
+    });
+    let all: BTreeSet<usize> = rows_of.collect();
+    all.into_iter().filter_map(|at| rows.get(at).cloned()).collect()
+}
+
+macro_rules! matrix {
+    ($name:ident $matrix:ident $id:literal $family:ident $about:literal $reading:literal [$($statement:path),*]) => {
+        static $matrix: Matrix = Matrix::new(&$family::FAMILY, $family::connection);
+
+        #[doc = $about]
+        pub(in crate::transport) static $name: Test = Test {
+            id: $id,
+            aliases: &[],
+            revision: 1,
+            about: $about,
+            reading: $reading,
+            statements: &[ACKNOWLEDGEMENT, $($statement),*],
+            needs: &[Need::Packets],
+            parameters: PARAMETERS,
+            procedure: |t: &mut Tester<'_>| -> Done { $matrix.take(t) },
+            judge,
+        };
+    };
+}
+
+matrix!(ASKED ASKED_ROWS "c09-matrix-asked" asked
+    "The DUT executes each message of the peer once and in order, for each pair of conditions."
+    "Operation, length, address, PSN, history, company, loss, duplicate: each pair of values occurs in a row. A row is a connection; the rules judge it."
+    [COMPLETION, IMMEDIATE, ATOMICS, rc::GENERATION, DUPLICATES, NAKS, RESPONSE_DATA, MSN]);
+matrix!(POSTED POSTED_ROWS "c09-matrix-posted" posted
+    "The DUT sends, retries and completes each of its requests as the rules demand, for each pair of conditions."
+    "Operation, length, address, PSN, history, company, treatment by the peer, retry counts: each pair of values occurs in a row. A row is a connection; the rules judge it."
+    [COMPLETION, IMMEDIATE, ATOMICS, rc::GENERATION, NAKS, RESPONSE_DATA, TIMEOUT, RNR]);
+matrix!(REFUSED REFUSED_ROWS "c09-matrix-refused" refused
+    "The DUT refuses each request with an error, and does nothing of it, for each pair of conditions."
+    "Error, operation, PSN, history, the message before: each pair of values occurs in a row. A row is a connection; the rules judge it."
+    [INVALID, ACCESS, ERRORS, ATOMICS, MSN]);
+matrix!(STRAYS STRAYS_ROWS "c09-matrix-strays" strays
+    "Packets that belong to no outstanding request have no effect, for each pair of conditions."
+    "Kind, distance, state of the requester, operation, PSN, history: each pair of values occurs in a row. A row is a connection; the rules judge it."
+    [COMPLETION, rc::GENERATION, NAKS, RESPONSE_DATA, TIMEOUT, rc::ICRC]);
+
+const PARAMETERS: &[Parameter] = &[
+    Parameter {
+        name: "strength",
+        about: "number of conditions of which each combination occurs in a row",
+        range: STRENGTHS,
+        simulated: 2,
+        default: 2,
+    },
+    Parameter {
+        name: "rows",
+        about: "number of rows, drawn from the seed; 0: all",
+        range: (0, 100_000),
+        simulated: 0,
+        default: 0,
+    },
+    Parameter {
+        name: "row",
+        about: "only this row, counted from 1; 0: all",
+        range: (0, 100_000),
+        simulated: 0,
+        default: 0,
+    },
+    Parameter {
+        name: "keep",
+        about: "which conditions keep their value, a bit each, the lowest for the first; the others have their default",
+        range: (0, ALL_CONDITIONS),
+        simulated: ALL_CONDITIONS,
+        default: ALL_CONDITIONS,
+    },
+];
+
+/// Mask of all factors of a family.
+const ALL_CONDITIONS: u64 = (1 << 16) - 1;
+
+/// Returns the test of a record and its rows.
+fn matrix_of(begin: &Begin) -> Option<(&'static Test, &'static Matrix)> {
+    let all: [(&Test, &Matrix); 4] = [
+        (&ASKED, &ASKED_ROWS),
+        (&POSTED, &POSTED_ROWS),
+        (&REFUSED, &REFUSED_ROWS),
+        (&STRAYS, &STRAYS_ROWS),
+    ];
+    all.into_iter().find(|(test, _)| test.id == begin.test)
+}
+
+/// Checks that the connections were set up. The rules judge the rest.
+fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    // A part of the rows need not exercise every statement.
+    let is_part = given(&t.begin, "rows") > 0 || given(&t.begin, "row") > 0;
+    if let Some((test, _)) = matrix_of(&t.begin).filter(|_| is_part) {
+        f.goes_without.extend(test.statements);
+    }
+    directed::leave_out(t, f);
+    f.exercises_any();
+    rc::dialogues(t).map(|_| ())
+}
+
+/// Reports the rows that failed, when everything else is judged.
+pub(super) fn tell(t: &Trace, f: &mut Findings<'_>) {
+    if let Some((_, matrix)) = matrix_of(&t.begin) {
+        matrix.tell(t, f);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all() -> [&'static Matrix; 4] {
+        [&ASKED_ROWS, &POSTED_ROWS, &REFUSED_ROWS, &STRAYS_ROWS]
+    }
+
+    #[test]
+    fn every_infeasible_pair_has_its_reason() {
+        for matrix in all() {
+            let array = matrix.array(2);
+            let is_known =
+                |pair: &&crate::cover::Combination| !matrix.family.why_not(pair).starts_with("the values of several");
+            assert_eq!(
+                array.infeasible.iter().find(|pair| !is_known(pair)),
+                None,
+                "{}",
+                matrix.family.name
+            );
+        }
+    }
+
+    #[test]
+    fn all_defaults_are_legal() {
+        for matrix in all() {
+            assert!(
+                matrix.family.is_legal(&vec![0; matrix.family.factors.len()]),
+                "{}",
+                matrix.family.name
+            );
+        }
+    }
+}
