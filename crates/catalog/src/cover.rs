@@ -91,6 +91,15 @@ impl Family {
         }
     }
 
+    /// Returns a combination in words.
+    pub(crate) fn pair_in_words(&self, combination: &[(usize, u8)]) -> String {
+        let words = combination.iter().map(|(at, value)| {
+            let factor = &self.factors[*at];
+            format!("{} {}", factor.name, factor.values[usize::from(*value)])
+        });
+        words.collect::<Vec<_>>().join(" + ")
+    }
+
     fn reason(&self, values: &[Option<u8>]) -> Option<&'static str> {
         (self.refuses)(&Partial {
             factors: self.factors,

@@ -130,13 +130,13 @@ impl<'a> Reported<'a> {
         command
     }
 
-    /// Returns the date and time of the run's start.
+    /// Returns the time of the run's start, by RFC 3339 in UTC: a report is the same for all its readers.
     pub(crate) fn started(&self) -> String {
         time::OffsetDateTime::from_unix_timestamp_nanos(self.run.started_ns.into()).map_or_else(
             |_| String::new(),
             |at| {
                 let (hour, minute, second) = at.to_hms();
-                format!("{} {hour:02}:{minute:02}:{second:02} UTC", at.date())
+                format!("{}T{hour:02}:{minute:02}:{second:02}Z", at.date())
             },
         )
     }

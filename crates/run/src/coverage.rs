@@ -74,6 +74,44 @@ pub struct Coverage {
     pub catalogue: String,
     /// Coverage of each statement of the registry.
     pub statements: Vec<Covered>,
+    /// The tests with rows of covering arrays, and the pairs of conditions that occur in the rows.
+    pub rows: Vec<Rows>,
+}
+
+/// A test with rows.
+#[derive(Clone, Debug, Serialize)]
+pub struct Rows {
+    /// Id of the test.
+    pub test: &'static str,
+    /// Number of rows of a run.
+    pub rows: usize,
+    /// Number of pairs of conditions that occur in a row: all feasible pairs.
+    pub pairs: usize,
+    /// The pairs that no row can have.
+    pub infeasible: Vec<Infeasible>,
+}
+
+/// A pair of conditions that no row can have.
+#[derive(Clone, Debug, Serialize)]
+pub struct Infeasible {
+    /// The pair in words.
+    pub pair: String,
+    /// The reason.
+    pub reason: String,
+}
+
+fn rows() -> Vec<Rows> {
+    let all = verbatim_catalog::rows().into_iter().map(|of| Rows {
+        test: of.test,
+        rows: of.rows,
+        pairs: of.pairs,
+        infeasible: of
+            .infeasible
+            .into_iter()
+            .map(|(pair, reason)| Infeasible { pair, reason })
+            .collect(),
+    });
+    all.collect()
 }
 
 /// Coverage of one statement.
@@ -231,6 +269,7 @@ pub fn coverage(told: Told<'_>) -> Result<Coverage, RunError> {
         }
     });
     Ok(Coverage {
+        rows: rows(),
         catalogue: VERSION.into(),
         statements: statements.collect(),
     })

@@ -1,9 +1,10 @@
 //! `verbatim coverage`: the rules and tests that judge each statement, and the rigs that can run them.
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use serde::Serialize;
-use verbatim_run::coverage::{Coverage, Covered, coverage};
+use verbatim_run::coverage::{Coverage, Covered, Rows, coverage};
 
 use crate::print;
 use crate::print::counter::Counter;
@@ -41,6 +42,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         })?;
     } else {
         let mut text: String = coverage.statements.iter().map(in_words).collect();
+        for rows in &coverage.rows {
+            text.push_str(&rows_in_words(rows));
+        }
         let idle: Vec<&str> = coverage.idle_rules().collect();
         let unnoticed: Vec<&str> = coverage.unnoticed_rules().collect();
         let unchecked: Vec<&str> = coverage.idle_statements().collect();
@@ -65,6 +69,25 @@ fn list(names: &[&str]) -> String {
     } else {
         format!(": {}", names.join(", "))
     }
+}
+
+/// Formats the pairs of a test with rows. Infeasible pairs are counted by their reason; `--json` lists them.
+fn rows_in_words(rows: &Rows) -> String {
+    let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
+    for infeasible in &rows.infeasible {
+        *reasons.entry(&infeasible.reason).or_default() += 1;
+    }
+    let mut text = format!(
+        "{}  {} rows with all {} feasible pairs of conditions; infeasible: {}\n",
+        rows.test,
+        rows.rows,
+        rows.pairs,
+        rows.infeasible.len()
+    );
+    for (reason, count) in reasons {
+        text.push_str(&format!("  {count:>5} {reason}\n"));
+    }
+    text
 }
 
 fn in_words(covered: &Covered) -> String {

@@ -1,5 +1,9 @@
 //! Tables of runs, rigs, leases and tests.
 
+use std::fmt::Display;
+use std::io::{self, IsTerminal};
+
+use chrono::{DateTime, Local, SecondsFormat, TimeZone};
 use verbatim_catalog::typable;
 use verbatim_client::v1;
 use verbatim_record::Restored;
@@ -29,7 +33,7 @@ pub(crate) fn runs(runs: &[v1::Run]) -> String {
             run.state(),
             spec.rig,
             name_or(&run.owner_name, &run.owner),
-            seconds(run.create_time.map(|time| time.to_string())),
+            shown(run.create_time.map(|time| time.seconds)),
         ));
     }
     out
@@ -40,15 +44,19 @@ fn name_or<'a>(words: &'a str, identity: &'a str) -> &'a str {
     if words.is_empty() { identity } else { words }
 }
 
-/// Formats a time with a resolution of seconds, such as 2026-11-20T16:00:00Z.
-fn seconds(time: Option<String>) -> String {
-    time.map_or_else(
-        || "-".into(),
-        |time| match time.split_once('.') {
-            Some((whole, _)) => format!("{whole}Z"),
-            None => time,
-        },
-    )
+/// Formats a time, in seconds since 1970, for stdout by RFC 3339, such as 2026-11-20T16:00:00Z: in the local zone on a
+/// terminal, else in UTC.
+fn shown(time: Option<i64>) -> String {
+    let at = time.and_then(|seconds| DateTime::from_timestamp(seconds, 0));
+    match at {
+        Some(at) if io::stdout().is_terminal() => in_zone(&at.with_timezone(&Local)),
+        Some(at) => in_zone(&at),
+        None => "-".into(),
+    }
+}
+
+fn in_zone<Z: TimeZone<Offset: Display>>(at: &DateTime<Z>) -> String {
+    at.to_rfc3339_opts(SecondsFormat::Secs, true)
 }
 
 /// Formats the properties of a run, without its verdicts.
@@ -93,7 +101,7 @@ pub(crate) fn run_head(run: &v1::Run) -> String {
         ("ended", run.end_time),
     ];
     for (name, time) in times {
-        field(name, time.map(|time| time.to_string()).unwrap_or_default());
+        field(name, time.map(|time| shown(Some(time.seconds))).unwrap_or_default());
     }
     out
 }
@@ -169,7 +177,7 @@ pub(crate) fn why_it_waits(lease: &v1::Lease) -> Option<String> {
     match &waiting.latest {
         Some(latest) => words.push_str(&format!(
             "; it begins at {} at the latest, unless a lease is renewed or another lease goes first",
-            seconds(Some(latest.to_string()))
+            shown(Some(latest.seconds))
         )),
         None => words.push_str("; the daemon cannot predict when it begins"),
     }
@@ -198,7 +206,7 @@ pub(crate) fn leases(leases: &[v1::Lease]) -> String {
             v1::LeaseState::Active => ("until", &lease.expire_time),
             _ => ("since", &lease.create_time),
         };
-        let time = seconds(time.map(|time| time.to_string()));
+        let time = shown(time.map(|time| time.seconds));
         let run = if lease.run.is_empty() {
             String::new()
         } else {

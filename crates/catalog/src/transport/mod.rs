@@ -85,8 +85,8 @@ mod c09_send_queue_error;
 // Random walks over the whole chapter
 mod walk;
 
-pub use walk::failed_rows;
 pub(crate) use walk::tell_if_broken;
+pub use walk::{Rows, failed_rows, rows};
 
 use verbatim_tester::Test;
 

@@ -50,8 +50,14 @@ function fill(id, rows, columns, none) {
   }));
 }
 
+// A time by RFC 3339, in the local zone of the reader.
 function time(seconds) {
-  return seconds === null ? "" : new Date(seconds * 1000).toLocaleString();
+  if (seconds === null) return "";
+  const at = new Date(seconds * 1000);
+  const zone = -at.getTimezoneOffset();
+  const two = (number) => String(Math.floor(number)).padStart(2, "0");
+  const offset = `${zone < 0 ? "-" : "+"}${two(Math.abs(zone) / 60)}:${two(Math.abs(zone) % 60)}`;
+  return new Date((seconds + zone * 60) * 1000).toISOString().slice(0, 19) + offset;
 }
 
 function took(run) {

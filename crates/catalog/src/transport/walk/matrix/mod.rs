@@ -248,15 +248,17 @@ const PARAMETERS: &[Parameter] = &[
 /// Mask of all factors of a family.
 const ALL_CONDITIONS: u64 = (1 << 16) - 1;
 
+/// All tests with their rows.
+static ALL: [(&Test, &Matrix); 4] = [
+    (&ASKED, &ASKED_ROWS),
+    (&POSTED, &POSTED_ROWS),
+    (&REFUSED, &REFUSED_ROWS),
+    (&STRAYS, &STRAYS_ROWS),
+];
+
 /// Returns the test of a record and its rows.
 fn matrix_of(begin: &Begin) -> Option<(&'static Test, &'static Matrix)> {
-    let all: [(&Test, &Matrix); 4] = [
-        (&ASKED, &ASKED_ROWS),
-        (&POSTED, &POSTED_ROWS),
-        (&REFUSED, &REFUSED_ROWS),
-        (&STRAYS, &STRAYS_ROWS),
-    ];
-    all.into_iter().find(|(test, _)| test.id == begin.test)
+    ALL.into_iter().find(|(test, _)| test.id == begin.test)
 }
 
 /// Checks that the connections were set up. The rules judge the rest.
@@ -278,36 +280,55 @@ pub(super) fn tell(t: &Trace, f: &mut Findings<'_>) {
     }
 }
 
+/// The rows of a test, and the pairs of conditions that they have.
+#[derive(Clone, Debug)]
+pub struct Rows {
+    /// Id of the test.
+    pub test: &'static str,
+    /// Number of rows of strength 2.
+    pub rows: usize,
+    /// Number of pairs of conditions that occur in a row. It is the number of all feasible pairs.
+    pub pairs: usize,
+    /// The pairs that no row can have, each in words with the reason.
+    pub infeasible: Vec<(String, String)>,
+}
+
+/// Returns the rows of all tests with rows.
+#[must_use]
+pub fn rows() -> Vec<Rows> {
+    let all = ALL.into_iter().map(|(test, matrix)| {
+        let array = matrix.array(STRENGTHS.0);
+        let infeasible = array.infeasible.iter();
+        let infeasible = infeasible.map(|pair| (matrix.family.pair_in_words(pair), matrix.family.why_not(pair)));
+        Rows {
+            test: test.id,
+            rows: array.rows.len(),
+            pairs: array.covered,
+            infeasible: infeasible.collect(),
+        }
+    });
+    all.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn all() -> [&'static Matrix; 4] {
-        [&ASKED_ROWS, &POSTED_ROWS, &REFUSED_ROWS, &STRAYS_ROWS]
-    }
-
     #[test]
     fn every_infeasible_pair_has_its_reason() {
-        for matrix in all() {
-            let array = matrix.array(2);
-            let is_known =
-                |pair: &&crate::cover::Combination| !matrix.family.why_not(pair).starts_with("the values of several");
-            assert_eq!(
-                array.infeasible.iter().find(|pair| !is_known(pair)),
-                None,
-                "{}",
-                matrix.family.name
-            );
+        for rows in rows() {
+            let is_unknown = |(_, why): &&(String, String)| why.starts_with("the values of several");
+            assert_eq!(rows.infeasible.iter().find(is_unknown), None, "{}", rows.test);
         }
     }
 
     #[test]
     fn all_defaults_are_legal() {
-        for matrix in all() {
+        for (test, matrix) in ALL {
             assert!(
                 matrix.family.is_legal(&vec![0; matrix.family.factors.len()]),
                 "{}",
-                matrix.family.name
+                test.id
             );
         }
     }
