@@ -79,6 +79,12 @@ impl Family {
         self.factors[at].values[usize::from(row[at])]
     }
 
+    /// Returns the name of the value that a row has for a factor, if the family has the factor.
+    pub(crate) fn find(&self, row: &[u8], name: &str) -> Option<&'static str> {
+        let at = self.factors.iter().position(|factor| factor.name == name)?;
+        Some(self.factors[at].values[usize::from(row[at])])
+    }
+
     /// Returns a row in words: the values that are not the default.
     pub(crate) fn in_words(&self, row: &[u8]) -> String {
         let named = self.factors.iter().zip(row).filter(|(_, value)| **value > 0);

@@ -83,7 +83,7 @@ fn nak_retried<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
         };
         errors += 1;
         let busy = rnr_naks_before(qp, answer.place());
-        if errors > qp.retry_cnt() || busy || is_disturbed(qp, answer.place()) {
+        if errors > qp.retry_cnt() || has_spent_all(qp, from, answer) || busy || is_disturbed(qp, answer.place()) {
             continue;
         }
         let Some(post) = qp.post_of(from).map(|at| &qp.posts[at]) else {
@@ -116,6 +116,11 @@ fn nak_retried<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
             first_again(qp, asking, (answer, from), again);
         }
     }
+}
+
+/// Returns whether time-outs and NAKs before this NAK may have spent all retries of a packet.
+fn has_spent_all(qp: &QpTrace<'_>, offset: u32, nak: &PeerResponse<'_>) -> bool {
+    qp.transmissions(offset, nak.place()).len() > qp.retry_cnt() as usize
 }
 
 /// Checks that a READ or atomic with all its responses is not retransmitted for an outdated NAK. If responses can be
@@ -211,7 +216,7 @@ fn nak_resends_all<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     if qp.retry_cnt() == 0 || rnr_naks_before(qp, nak.place()) || is_disturbed(qp, usize::MAX) {
         return;
     }
-    let Some(from) = wants_again(qp, nak) else {
+    let Some(from) = wants_again(qp, nak).filter(|from| !has_spent_all(qp, *from, nak)) else {
         return;
     };
     let sent_before = qp.requests.iter().filter(|sent| sent.seen.place < nak.place());

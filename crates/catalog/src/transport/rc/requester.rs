@@ -41,6 +41,8 @@ pub(crate) struct Ask {
     pub(crate) fence: bool,
     /// Whether the request is unsignaled: it then completes only on failure.
     pub(crate) silent: bool,
+    /// Immediate data, and the value that an atomic adds or swaps in; derived from the number of the request if `None`.
+    pub(crate) value: Option<u64>,
 }
 
 impl Ask {
@@ -57,6 +59,7 @@ impl Ask {
             solicited: false,
             fence: false,
             silent: false,
+            value: None,
         }
     }
 
@@ -195,8 +198,12 @@ impl Requester {
             remote_address: remote_address(ask.operation, number, spread),
             r_key: R_KEY ^ (spread >> 32) as u32,
             compare: if is_swap { ORIGINAL } else { 0 },
-            swap_add: if is_atomic { 0x0102_0304_0506_0708 ^ spread } else { 0 },
-            imm: 0xC0DE_0001 ^ spread as u32,
+            swap_add: if is_atomic {
+                ask.value.unwrap_or(0x0102_0304_0506_0708 ^ spread)
+            } else {
+                0
+            },
+            imm: ask.value.unwrap_or(0xC0DE_0001 ^ spread) as u32,
             ..pb::PostSend::default()
         });
         let reply = match ask.operation {

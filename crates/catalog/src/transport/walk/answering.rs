@@ -163,6 +163,16 @@ pub(super) fn serve(t: &mut Tester<'_>, peer: &mut Peer, packet: &Packet<'_>) ->
             state.put_off = Some((psn, timer, TRIES - 1));
             acknowledge(t, peer, psn, Syndrome::rnr_nak(timer))
         }
+        Fault::RnrThenSilent(timer, times) if lacks_receive(&posted.sent, packet) => {
+            state.posted[at].fault = Fault::Silent(times);
+            state.told = Some(psn);
+            acknowledge(t, peer, psn, Syndrome::rnr_nak(timer))
+        }
+        Fault::NakThenSilent(times) if state.told != Some(psn) => {
+            state.posted[at].fault = Fault::Silent(times);
+            state.told = Some(psn);
+            acknowledge(t, peer, psn, Syndrome::nak(NakCode::PSN_SEQUENCE_ERROR))
+        }
         Fault::Silent(times) if ends || packet.opcode() == Opcode::RC_READ_REQUEST => {
             state.posted[at].fault = match times {
                 0 | 1 => Fault::None,

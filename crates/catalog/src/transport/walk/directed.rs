@@ -105,6 +105,7 @@ fn want(operation: O, length: u32) -> Want {
         place: 8,
         fence: false,
         solicited: false,
+        value: None,
     }
 }
 

@@ -145,6 +145,7 @@ impl Draw {
             place: self.one(&places),
             fence: self.one_in(4),
             solicited: self.one_in(4),
+            value: None,
         }
     }
 

@@ -130,6 +130,7 @@ fn rights(draw: &mut Draw, options: &ChannelOptions, is_last: bool) -> Step {
         place: 8 * draw.small(0, 8),
         fence: false,
         solicited: false,
+        value: None,
     };
     Step::Ask(vec![none], Way::Sound)
 }

@@ -63,6 +63,8 @@ pub(super) struct Flying {
     /// PSNs of the responses to a READ that have not arrived.
     missing: Vec<Psn>,
     is_done: bool,
+    /// Offset in the DUT's memory, and length in bytes.
+    extent: (u32, u32),
     /// Number of repetitions until the message's receive is posted.
     lacks_receive: u32,
 }
@@ -169,6 +171,13 @@ impl Peer {
                 Some(at) => self.repeat(t, at),
                 None => Ok(()),
             },
+            Step::Tail(back) => match self.messages.len().checked_sub(1 + *back as usize) {
+                Some(at) => {
+                    let frames = self.tail(at);
+                    self.repeat_frames(t, at, &frames)
+                }
+                None => Ok(()),
+            },
             Step::Stray(of) => {
                 self.answering.begin_step();
                 stray::send(t, self, *of)?;
@@ -223,6 +232,7 @@ impl Peer {
             let ask = Ask {
                 fence: want.fence,
                 solicited: want.solicited && takes_event,
+                value: want.value,
                 ..Ask::new(want.operation, want.length).at(offset)
             };
             if let Some(sent) = self.requester.try_post(t, ask)? {
@@ -250,17 +260,23 @@ impl Peer {
         let payload = ask::random_bytes(t, name, want.length);
         let held = self.image.word(place as usize);
         let mut random = t.random(name);
-        let imm = random.bits() as u32;
+        let value = |drawn: u64| want.value.unwrap_or(drawn);
+        let drawn = random.bits();
+        let imm = value(drawn) as u32;
         let message = match want.operation {
             O::SendImm => Message::send(channel, psn, &payload).with_imm(imm),
             O::Write => Message::write(channel, psn, place, &payload),
             O::WriteImm => Message::write(channel, psn, place, &payload).with_imm(imm),
             O::Read => Message::read(channel, psn, place, want.length),
             O::CompareSwap => {
-                let compare = if imm & 1 == 0 { held } else { random.bits() };
-                Message::compare_swap(channel, psn, place, (compare, random.bits()))
+                let compare = if drawn & 1 == 0 || want.value.is_some() {
+                    held
+                } else {
+                    random.bits()
+                };
+                Message::compare_swap(channel, psn, place, (compare, value(random.bits())))
             }
-            O::FetchAdd => Message::fetch_add(channel, psn, place, random.bits()),
+            O::FetchAdd => Message::fetch_add(channel, psn, place, value(random.bits())),
             _ => Message::send(channel, psn, &payload),
         };
         let message = message.changed(|packets| {
@@ -288,6 +304,7 @@ impl Peer {
             operation: want.operation,
             missing,
             is_done: false,
+            extent: (place, want.length),
             lacks_receive: 0,
         });
     }
@@ -370,14 +387,37 @@ impl Peer {
         Ok(())
     }
 
+    /// Returns the frames of an answered message without its first packet; all frames if it has no further packet.
+    fn tail(&self, at: usize) -> Vec<Vec<u8>> {
+        let (flying, channel, mtu) = (&self.messages[at], &self.requester.channel, self.requester.mtu);
+        let (place, length) = flying.extent;
+        if flying.operation == O::Read && length > mtu {
+            let rest = Message::read(
+                channel,
+                flying.message.first().next(),
+                place.wrapping_add(mtu),
+                length - mtu,
+            );
+            return rest.frames(channel);
+        }
+        let frames = flying.message.frames(channel);
+        frames[usize::from(frames.len() > 1)..].to_vec()
+    }
+
     /// Repeats an answered message until the DUT answers it again, three times at most.
     fn repeat(&mut self, t: &mut Tester<'_>, at: usize) -> verbatim_tester::Step {
+        let frames = self.messages[at].message.frames(&self.requester.channel);
+        self.repeat_frames(t, at, &frames)
+    }
+
+    /// Sends frames of an answered message until the DUT answers, three times at most.
+    fn repeat_frames(&mut self, t: &mut Tester<'_>, at: usize, frames: &[Vec<u8>]) -> verbatim_tester::Step {
         let flying = self.messages[at].clone();
         // A late response to an earlier message is no response to this message.
         t.skip_packets();
         for _ in 0..TRIES {
-            for frame in flying.message.frames(&self.requester.channel) {
-                t.send_frame(labels::DUPLICATE, &frame)?;
+            for frame in frames {
+                t.send_frame(labels::DUPLICATE, frame)?;
             }
             let until = t.now().after(ask::soon(t));
             while let Some(sign) = t.next_sign(self.requester.channel.qp, until)? {

@@ -21,6 +21,8 @@ pub(super) struct Want {
     pub(super) fence: bool,
     /// Whether the request asks for a solicited event.
     pub(super) solicited: bool,
+    /// Immediate data, and the value that an atomic adds or swaps in, all bits alike; random if `None`.
+    pub(super) value: Option<u64>,
 }
 
 /// A disturbance of the peer's messages.
@@ -77,6 +79,10 @@ pub(super) enum Fault {
     Each,
     /// The peer leaves the request unanswered this many times in a row.
     Silent(u32),
+    /// The peer sends an RNR NAK, and then leaves the request unanswered this many times in a row.
+    RnrThenSilent(RnrTimer, u32),
+    /// The peer sends a sequence NAK, and then leaves the request unanswered this many times in a row.
+    NakThenSilent(u32),
     /// The peer sends a response that does not belong to the connection, and the valid response a moment later.
     Altered(Alteration),
 }
@@ -183,6 +189,9 @@ pub(super) enum Step {
     Ask(Vec<Want>, Way),
     /// The peer repeats the answered message that lies this many messages back.
     Again(u32),
+    /// The peer repeats the answered message that lies this many messages back, without its first packet. A READ is
+    /// repeated from its second response on.
+    Tail(u32),
     /// The peer sends a packet without an effect.
     Stray(Stray),
     /// The DUT posts requests, and the fault affects the request with this index.

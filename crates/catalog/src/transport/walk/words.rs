@@ -79,6 +79,10 @@ impl fmt::Display for Fault {
             Self::AnswerDamaged => f.write_str("gets a response with a wrong ICRC, then the valid response"),
             Self::Coalesced => f.write_str("is the first of the requests that one ACK acknowledges"),
             Self::Each => f.write_str("has each of its packets acknowledged"),
+            Self::RnrThenSilent(timer, times) => {
+                write!(f, "gets an RNR NAK with code {}, then no answer {times} times", timer.0)
+            }
+            Self::NakThenSilent(times) => write!(f, "gets a sequence NAK, then no answer {times} times"),
             Self::Silent(times) => write!(f, "gets no response to {times} of its transmissions"),
             Self::Altered(alteration) => write!(f, "is answered a moment after a response with {alteration}"),
         }
@@ -142,6 +146,10 @@ impl fmt::Display for Step {
         match self {
             Self::Ask(wants, way) => write!(f, "peer: {}{way}", list(wants)),
             Self::Again(back) => write!(f, "peer: repeats an answered message, {back} before the newest"),
+            Self::Tail(back) => write!(
+                f,
+                "peer: the answered message {back} back, again without its first packet"
+            ),
             Self::Stray(stray) => write!(f, "peer: {stray}"),
             Self::Post(wants, at, fault) => write!(f, "DUT: {}; request {at} {fault}", list(wants)),
             Self::Refuse(wants, at, code) => write!(f, "DUT: {}; request {at} gets a NAK: {code}", list(wants)),

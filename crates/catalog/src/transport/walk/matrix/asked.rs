@@ -66,7 +66,19 @@ pub(super) static FAMILY: Family = Family {
         },
         Factor {
             name: "duplicate",
-            values: &["none", "at once", "twice", "after another message"],
+            values: &[
+                "none",
+                "at once",
+                "twice",
+                "after another message",
+                "without its first packet",
+            ],
+        },
+        parts::VALUE,
+        parts::ADDRESS_VECTOR,
+        Factor {
+            name: "READs kept",
+            values: &["4", "1", "16"],
         },
         Factor {
             name: "solicited event",
@@ -109,10 +121,8 @@ fn refuses(row: &Partial<'_>) -> Option<&'static str> {
         }
     }
     // These histories have the DUT post, or give it RTS.
-    let needs_rts = !matches!(
-        row.value(HISTORY.name),
-        "" | "nothing" | "another queue pair worked" | "another queue pair failed"
-    );
+    let history = row.value(HISTORY.name);
+    let needs_rts = !matches!(history, "" | "nothing") && !history.starts_with("another");
     if row.value("queue pair in") == "RTR" && needs_rts {
         return Some("the history moves the queue pair to RTS");
     }
@@ -156,6 +166,7 @@ pub(super) fn connection(cells: &Cells<'_>) -> WalkConnection {
     let again = Step::Again(after.len() as u32);
     let duplicates = match cells.value("duplicate") {
         "at once" => vec![again],
+        "without its first packet" => vec![Step::Tail(after.len() as u32)],
         "twice" => vec![again.clone(), again],
         "after another message" => vec![Step::Ask(vec![write], Way::Sound), Step::Again(after.len() as u32 + 1)],
         _ => vec![],
@@ -164,6 +175,7 @@ pub(super) fn connection(cells: &Cells<'_>) -> WalkConnection {
     let steps = [Step::Ask(all, way)].into_iter().chain(duplicates);
     let mut connection = cells.connection(false, (&before, subject), steps.chain(parts::epilogue()));
     connection.options.to_rts = cells.value("queue pair in") == "RTS";
+    connection.options.max_dest_rd_atomic = cells.value("READs kept").parse().unwrap_or(4);
     connection.any_key = cells.value("R_Key of 0 bytes") == "any";
     connection
 }

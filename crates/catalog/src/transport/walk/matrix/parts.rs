@@ -33,6 +33,18 @@ pub(super) const FIRST_PSN: Factor = Factor {
     values: &["any", "wraps within", "wraps behind", "zero", "half of all within"],
 };
 
+/// Immediate data, and the value that an atomic adds or swaps in.
+pub(super) const VALUE: Factor = Factor {
+    name: "value",
+    values: &["any", "0", "all ones"],
+};
+
+/// Hop limit, traffic class and flow label in the DUT's address vector.
+pub(super) const ADDRESS_VECTOR: Factor = Factor {
+    name: "address vector",
+    values: &["usual", "class 0xb8"],
+};
+
 /// Events on the connection before the subject of the row.
 pub(super) const HISTORY: Factor = Factor {
     name: "after",
@@ -48,6 +60,7 @@ pub(super) const HISTORY: Factor = Factor {
         "READs and atomics both ways",
         "another queue pair worked",
         "another queue pair failed",
+        "another queue pair spent its retries",
     ],
 };
 
@@ -74,6 +87,10 @@ pub(super) fn operation(name: &str) -> O {
 pub(super) fn refuses_message(row: &Partial<'_>) -> Option<&'static str> {
     let (operation, length) = (row.value("operation"), row.value("length"));
     let is_long = matches!(length, "P+1" | "2P" | "3P+2");
+    let has_value = operation.ends_with("Immediate") || matches!(operation, "" | "CmpSwap" | "FetchAdd");
+    if !has_value && matches!(row.value(VALUE.name), "0" | "all ones") {
+        return Some("the operation carries no value of its own");
+    }
     if is_atomic(operation) && !matches!(length, "" | "8") {
         return Some("an atomic has 8 bytes");
     }
@@ -137,6 +154,11 @@ impl Cells<'_> {
         };
         Want {
             place,
+            value: match self.value(VALUE.name) {
+                "0" => Some(0),
+                "all ones" => Some(u64::MAX),
+                _ => None,
+            },
             ..want(operation, length)
         }
     }
@@ -183,6 +205,15 @@ impl Cells<'_> {
             *again = psn;
         }
         steps.extend(subject);
+        let network = match self.family.find(self.row, ADDRESS_VECTOR.name) {
+            Some("class 0xb8") => (33, 0xB8, 0x5_4321),
+            _ => ChannelOptions::default().network,
+        };
+        let retries = self
+            .family
+            .find(self.row, "retries")
+            .and_then(|count| count.parse().ok());
+        let retry_cnt = retries.unwrap_or(7);
         let timeout = AckTimeout(if self.simulated { 14 } else { 16 });
         WalkConnection {
             number: self.number,
@@ -196,11 +227,14 @@ impl Cells<'_> {
                 min_rnr_timer: RnrTimer(6),
                 psn,
                 own_psn: psn,
+                network,
+                retry_cnt,
+                rnr_retry: retry_cnt,
                 ..ChannelOptions::default()
             },
             counts_packets: false,
             any_key: false,
-            beside: beside(self.value(HISTORY.name)),
+            beside: beside(self.value(HISTORY.name), retry_cnt),
             steps: (0..).zip(steps).collect(),
         }
     }
@@ -214,6 +248,7 @@ pub(super) fn want(operation: O, length: u32) -> Want {
         place: 8,
         fence: false,
         solicited: false,
+        value: None,
     }
 }
 
@@ -261,15 +296,16 @@ fn history(name: &str) -> Vec<Step> {
 
 /// Returns whether a history uses another queue pair.
 pub(super) fn has_another(history: &str) -> bool {
-    beside(history).is_some()
+    beside(history, 7).is_some()
 }
 
 /// Returns the connection of another queue pair, which ends before the row's subject begins.
-fn beside(history: &str) -> Option<Box<WalkConnection>> {
+fn beside(history: &str, retry_cnt: u8) -> Option<Box<WalkConnection>> {
     let (send, write) = (want(O::Send, 8), want(O::Write, 8));
     let last = match history {
         "another queue pair worked" => Step::Ask(vec![write], Way::Sound),
         "another queue pair failed" => Step::Illegal(Illegal::RKey(O::Write, 7)),
+        "another queue pair spent its retries" => Step::Post(vec![send], 0, Fault::Silent(u32::from(retry_cnt) + 1)),
         _ => return None,
     };
     let steps = vec![
@@ -281,6 +317,7 @@ fn beside(history: &str) -> Option<Box<WalkConnection>> {
         number: 0,
         options: ChannelOptions {
             timeout: AckTimeout(14),
+            retry_cnt,
             ..ChannelOptions::default()
         },
         counts_packets: false,

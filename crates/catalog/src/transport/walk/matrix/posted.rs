@@ -1,7 +1,7 @@
 //! Rows with the DUT as requester: its requests, and the peer's treatment of them.
 
 use verbatim_record::verbs::pb::Operation as O;
-use verbatim_wire::packet::{NakCode, RnrTimer};
+use verbatim_wire::packet::{AckTimeout, NakCode, RnrTimer};
 
 use super::super::step::{Alteration, Fault, Step, WalkConnection, Want};
 use super::parts::{self, ADDRESS, Cells, FIRST_PSN, HISTORY, LENGTH, PATH_MTU, position, want};
@@ -72,7 +72,15 @@ pub(super) static FAMILY: Family = Family {
                 "refuses: remote operational",
                 "is silent for ever",
                 "sends RNR NAKs for ever",
+                "sends an RNR NAK, then is silent for ever",
+                "sends a sequence NAK, then is silent for ever",
             ],
+        },
+        parts::VALUE,
+        parts::ADDRESS_VECTOR,
+        Factor {
+            name: "ACK timeout",
+            values: &["on", "off"],
         },
         Factor {
             name: "fence",
@@ -114,7 +122,10 @@ fn refuses(row: &Partial<'_>) -> Option<&'static str> {
         && !takes_receive
         && matches!(
             peer,
-            "sends RNR NAK 1" | "sends RNR NAK 12 twice" | "sends RNR NAKs for ever"
+            "sends RNR NAK 1"
+                | "sends RNR NAK 12 twice"
+                | "sends RNR NAKs for ever"
+                | "sends an RNR NAK, then is silent for ever"
         )
     {
         return Some("the operation takes no receive");
@@ -128,7 +139,10 @@ fn refuses(row: &Partial<'_>) -> Option<&'static str> {
     if row.value("retries") == "7" && peer.ends_with("for ever") {
         return Some("one retry ends sooner, and shows the same");
     }
-    // A retry count of 1 leaves none for a time-out that a history or a lost response may cost.
+    let needs_timeout = peer.contains("silent") || peer.starts_with("loses") || row.value(HISTORY.name) == "a time-out";
+    if row.value("ACK timeout") == "off" && needs_timeout {
+        return Some("without the ACK timeout nothing is retried");
+    }
     if operation == "READ" && matches!(row.value(ADDRESS.name), "ends a page" | "crosses a page")
         || parts::is_atomic(operation) && !matches!(row.value(ADDRESS.name), "" | "aligned")
     {
@@ -167,9 +181,8 @@ pub(super) fn connection(cells: &Cells<'_>) -> WalkConnection {
     };
     let mut connection = cells.connection(true, (&before, subject), [step].into_iter().chain(parts::epilogue()));
     connection.options.max_rd_atomic = cells.value("READs in flight").parse().unwrap_or(4);
-    if cells.value("retries") == "1" {
-        connection.options.retry_cnt = 1;
-        connection.options.rnr_retry = 1;
+    if cells.value("ACK timeout") == "off" {
+        connection.options.timeout = AckTimeout::OFF;
     }
     connection
 }
@@ -200,6 +213,8 @@ fn fault(peer: &str, count: u32) -> Fault {
         "sends RNR NAK 12 twice" => Fault::Rnr(RnrTimer(12), 2),
         "sends RNR NAK 20 to any request" => Fault::Unready(RnrTimer(20)),
         "sends RNR NAKs for ever" => Fault::Rnr(RnrTimer(8), 2),
+        "sends an RNR NAK, then is silent for ever" => Fault::RnrThenSilent(RnrTimer(8), 3),
+        "sends a sequence NAK, then is silent for ever" => Fault::NakThenSilent(2),
         "answers twice" => Fault::AnswerTwice,
         "answers with a wrong ICRC first" => Fault::AnswerDamaged,
         "answers with TVer 5 first" => Fault::Altered(Alteration::TVer(5)),
