@@ -328,7 +328,10 @@ impl Config {
             if version != VERSION {
                 return Err((
                     raw.config_version.span().start,
-                    format!("config_version: expected {VERSION}, seen {version}"),
+                    format!(
+                        "config_version: expected {VERSION}, seen {version}; use a newer verbatimd, or write the file \
+                         for version {VERSION}"
+                    ),
                 ));
             }
             // Paths in the configuration are relative to its directory.
@@ -416,8 +419,8 @@ fn plain(address: &Spanned<String>, table: &str, port: u16) -> Result<SocketAddr
     let text = address.get_ref();
     text.parse().map_err(|_| {
         let what = format!(
-            "{table}.address: expected an IP address and a port, such as 127.0.0.1:{port} (only this host) or 0.0.0.0:{port}, seen \
-             {text:?}"
+            "{table}.address: expected an IP address and a port, such as 127.0.0.1:{port} (only this host) or \
+             0.0.0.0:{port}, seen {text:?}"
         );
         (address.span().start, what)
     })

@@ -48,8 +48,8 @@ enum Command {
     /// point, and restores the devices. SIGHUP makes it read the rig file, the configuration and the certificates
     /// again. RUST_LOG selects the content of the log.
     Serve(ServeArguments),
-    /// Check the rig file and the daemon's configuration, and print the rigs; an error exits with code 2 and names its
-    /// place.
+    /// Check the rig file and the daemon's configuration, and print the rigs; after an error, print its place and exit
+    /// with code 2.
     CheckConfig(CheckArguments),
     /// Print the systemd drop-in for the unit of a rig's worker: verbatim-worker@RIG.service.d/rig.conf.
     WorkerUnit(WorkerUnitArguments),
@@ -78,13 +78,13 @@ struct ModelArguments {
     /// Let the device break one compliance statement; may be given several times
     #[arg(long = "defect", value_name = "NAME", value_parser = defect)]
     defects: Vec<Defect>,
-    /// The M_Key that the device is found with
+    /// The M_Key that the device has when the model starts
     #[arg(long, value_name = "KEY", default_value = "0", value_parser = number)]
     found_m_key: u64,
-    /// The M_KeyProtectBits that the device is found with
+    /// The M_KeyProtectBits that the device has when the model starts
     #[arg(long, value_name = "0..3", default_value = "0", value_parser = clap::value_parser!(u8).range(0..=3))]
     found_protect_bits: u8,
-    /// The M_KeyLeasePeriod that the device is found with
+    /// The M_KeyLeasePeriod that the device has when the model starts
     #[arg(long, value_name = "SECONDS", default_value = "0")]
     found_lease_period: u16,
 }
@@ -94,8 +94,8 @@ struct ServeArguments {
     /// The rig file; else $VERBATIM_RIG_FILE, else /etc/verbatim/rigs.toml
     #[arg(long, value_name = "FILE")]
     rig_file: Option<PathBuf>,
-    /// The configuration: where to listen over a network, and who may do what; else /etc/verbatim/verbatimd.toml, if
-    /// there is one
+    /// The configuration, which says where to listen over a network and who may do what; else
+    /// /etc/verbatim/verbatimd.toml, if there is one
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// The socket; else $RUNTIME_DIRECTORY/verbatim.sock, else /run/verbatim/verbatim.sock

@@ -177,15 +177,30 @@ impl Family {
         for (factor, value) in seed {
             values[*factor] = Some(*value);
         }
-        if self.reason(&values).is_some() {
+        let mut order: Vec<usize> = (0..self.factors.len()).filter(|at| values[*at].is_none()).collect();
+        if !self.is_open(&mut values, &order) {
             return None;
         }
-        let mut order: Vec<usize> = (0..self.factors.len()).filter(|at| values[*at].is_none()).collect();
         for at in (1..order.len()).rev() {
             order.swap(at, random.between(0, at as u64) as usize);
         }
         self.fill(&mut values, &order, open, random)
             .then(|| values.into_iter().flatten().collect())
+    }
+
+    /// Returns whether the values are legal, and each factor of `rest` by itself still has a legal value. Without this
+    /// look ahead, a contradiction would show only after all values of the factors in between.
+    fn is_open(&self, values: &mut [Option<u8>], rest: &[usize]) -> bool {
+        let mut has_legal = |at: usize| {
+            let legal = (0..self.factors[at].values.len()).any(|value| {
+                values[at] = Some(value as u8);
+                self.reason(values).is_none()
+            });
+            values[at] = None;
+            legal
+        };
+        let is_possible = rest.iter().all(|at| has_legal(*at));
+        is_possible && self.reason(values).is_none()
     }
 
     /// Gives values to the factors of `order`, the value with the largest gain first. Returns whether a legal row was
@@ -203,7 +218,7 @@ impl Family {
         candidates.sort_by_key(|(gain, _)| core::cmp::Reverse(*gain));
         for (_, value) in candidates {
             values[*at] = Some(value);
-            if self.reason(values).is_none() && self.fill(values, rest, open, random) {
+            if self.is_open(values, rest) && self.fill(values, rest, open, random) {
                 return true;
             }
         }

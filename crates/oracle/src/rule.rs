@@ -28,20 +28,24 @@ pub enum Excuse {
     MemoryChanged,
     /// The subnet manager changed the partition, or the path.
     PartitionChanged,
-    /// The responder had counted an earlier transmission of the request, which was not captured.
+    /// The responder had already counted the request in its MSN, because of an earlier transmission that was not
+    /// captured.
     CameBefore,
-    /// An earlier request that breaks rules was altered before it was captured.
+    /// An earlier request is invalid as captured, but only because it was altered before the capture; its original is
+    /// unknown.
     RequestAltered,
 }
 
 impl Excuse {
     /// Returns whether the record of a test rules this excuse out.
     ///
-    /// No packet is damaged between the device and the peer. The record has every packet of the peer before the
-    /// packet leaves. The tester controls the host, and changes neither memory nor partition. A `simulated` link
-    /// loses no response and keeps the order. The remaining excuses stay possible. A packet may not have arrived yet.
-    /// A stray packet of the peer, with a PSN far from the expected one, looks like a packet after a run of lost
-    /// requests.
+    /// No packet is damaged between the device and the peer. Every packet of the peer is recorded before it leaves. The
+    /// tester controls the host, and changes neither memory nor partition. A `simulated` link loses no response and
+    /// keeps the order. The other excuses stay possible, for example:
+    ///
+    /// - `NotArrived`: a packet may not have arrived yet.
+    /// - `RequestsLost`: a stray packet of the peer with a PSN far from the expected one looks like a packet after many
+    ///   lost requests.
     pub(super) fn is_excluded_in_record(self, simulated: bool) -> bool {
         match self {
             Self::CameBefore

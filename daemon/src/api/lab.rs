@@ -14,7 +14,8 @@ use crate::store::StoreError;
 /// The interval of heartbeats to the shared database.
 const BEAT: Duration = Duration::from_secs(2);
 
-/// Exchanges state with the daemons of other hosts, and never returns. Returns at once when the database is not shared.
+/// Returns at once if the database is not shared. Otherwise exchanges state with the daemons of other hosts, and never
+/// returns.
 pub async fn meet(shared: Arc<Shared>) {
     if shared.scheduler.store().lab().is_none() {
         return;
@@ -34,7 +35,8 @@ pub async fn meet(shared: Arc<Shared>) {
         if let Ok(Ok(now)) = done {
             shown = now;
         }
-        // The next turn repeats a failed update.
+        // After a failed update `shown` stays old, so the next turn that looks at the rigs repeats the update, at the
+        // latest with the next heartbeat.
         tokio::time::sleep(ELSEWHERE).await;
     }
 }

@@ -29,7 +29,7 @@ pub(super) fn rig<'n>(field: &str, name: &'n str) -> Result<&'n str, Status> {
         },
         _ => Err(errors::invalid_field(
             field,
-            format!("expected \"rigs/NAME\", seen {name:?}; ListRigs names them"),
+            format!("expected \"rigs/NAME\", seen {name:?}; ListRigs returns the names of the rigs"),
         )),
     }
 }
@@ -38,7 +38,7 @@ pub(super) fn rig<'n>(field: &str, name: &'n str) -> Result<&'n str, Status> {
 pub(super) fn run(field: &str, name: &str) -> Result<RunId, Status> {
     let id = name
         .strip_prefix("runs/")
-        .ok_or_else(|| format!("expected \"runs/ID\", seen {name:?}; ListRuns names them"))
+        .ok_or_else(|| format!("expected \"runs/ID\", seen {name:?}; ListRuns returns the names of the runs"))
         .and_then(|id| id.parse());
     id.map_err(|what| errors::invalid_field(field, what))
 }
@@ -47,7 +47,7 @@ pub(super) fn run(field: &str, name: &str) -> Result<RunId, Status> {
 pub(super) fn lease(field: &str, name: &str) -> Result<LeaseId, Status> {
     let id = name
         .strip_prefix("leases/")
-        .ok_or_else(|| format!("expected \"leases/ID\", seen {name:?}; ListLeases names them"))
+        .ok_or_else(|| format!("expected \"leases/ID\", seen {name:?}; ListLeases returns the names of the leases"))
         .and_then(|id| id.parse());
     id.map_err(|what| errors::invalid_field(field, what))
 }

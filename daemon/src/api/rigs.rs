@@ -214,8 +214,9 @@ impl RigService for Rigs {
     async fn drain_rig(&self, request: Request<DrainRigRequest>) -> Result<Response<DrainRigResponse>, Status> {
         let (rig, may) = self.find(&request, &request.get_ref().name)?;
         let (shared, reason) = (Arc::clone(&self.shared), request.into_inner().reason);
-        if reason.chars().count() > LONGEST_REASON {
-            let what = format!("expected at most {LONGEST_REASON} characters");
+        let characters = reason.chars().count();
+        if characters > LONGEST_REASON {
+            let what = format!("expected at most {LONGEST_REASON} characters, seen {characters}");
             return Err(errors::invalid_field("reason", what));
         }
         let name = rig.name.clone();

@@ -24,8 +24,8 @@ const MODE: u32 = 0o660;
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PlaceError {
     #[error(
-        "the state directory {path} cannot be used ({source}); make it writable for this user, or name another one \
-         with --state"
+        "the state directory {path} cannot be used ({source}); correct its owner or mode so that this user can write \
+         there and other users cannot, or name another one with --state"
     )]
     State { path: PathBuf, source: io::Error },
     #[error(
@@ -34,8 +34,8 @@ pub(super) enum PlaceError {
     )]
     StateInUse { path: PathBuf, who: String },
     #[error(
-        "the socket's directory {path} cannot be used ({source}); make it writable for this user, or name another \
-         socket with --socket"
+        "the socket's directory {path} cannot be used ({source}); correct its owner or mode so that this user can \
+         write there but not every user can, or name another socket with --socket"
     )]
     Directory { path: PathBuf, source: io::Error },
     #[error(
@@ -45,8 +45,8 @@ pub(super) enum PlaceError {
     #[error("{path} exists and is not a socket; remove it, or name another socket with --socket")]
     NoSocket { path: PathBuf },
     #[error(
-        "the service manager passed on {seen}, expected one listening unix stream socket: one ListenStream=PATH in the socket \
-         unit"
+        "the service manager passed on {seen}, expected one listening unix stream socket: one ListenStream=PATH in the \
+         socket unit"
     )]
     Inherited { seen: String },
     #[error(

@@ -181,7 +181,7 @@ fn write(file: &Path, text: &str) -> anyhow::Result<()> {
     };
     written().with_context(|| {
         format!(
-            "cannot write {}; check that its directory exists and that the disk has space",
+            "cannot write {}; check that its directory exists, that you may write there, and that the disk has space",
             file.display()
         )
     })

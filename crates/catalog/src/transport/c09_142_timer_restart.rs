@@ -66,7 +66,7 @@ pub(super) static TEST: Test = Test {
     needs: &[Need::Packets],
     parameters: &[Parameter {
         name: "timeout_code",
-        about: "local ACK timeout of the DUT's queue pair: T = 4.096 us times 2 to the power of it",
+        about: "code of the local ACK timeout of the DUT's queue pair: T = 4.096 us times 2 to the power of the code",
         range: (8, 20),
         simulated: 15,
         default: 15,

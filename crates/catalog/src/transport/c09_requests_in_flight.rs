@@ -1,13 +1,13 @@
 //! `c09-requests-in-flight`: at most max_rd_atomic READs and atomics are in flight, and a fenced request waits for all
-//! of them.
+//! earlier ones.
 //!
-//! With max_rd_atomic 2 the DUT posts five READs and atomics, and the peer does not answer: at most two may come. As
+//! With max_rd_atomic 2 the DUT posts five READs and atomics, and the peer does not answer: at most two may arrive. As
 //! the peer answers them, the DUT sends the others. On another connection a fenced SEND follows a READ. The DUT must
-//! not send it before the peer answers the READ, and must send it then. With max_rd_atomic 1 the DUT retries the first
-//! of three READs after a time-out, and the second must still wait. A device without READs uses atomics instead. The
-//! test does not apply to a device with neither.
+//! not send the SEND before the peer answers the READ, and must send it then. With max_rd_atomic 1 the DUT retries the
+//! first of three READs after a time-out, and the second must still wait. A device without READs uses atomics instead.
+//! The test does not apply to a device with neither.
 //!
-//! Reading: fewer requests in flight than allowed conform.
+//! Reading: a device that keeps fewer requests in flight than allowed conforms.
 //!
 //! False alarm: none known. A request that does not come after a response is INCONCLUSIVE on hardware, where packets
 //! may be lost.
@@ -112,7 +112,7 @@ fn again(t: &mut Tester<'_>) -> Step {
         return dut.close(t);
     };
     if dut.see(t, first, patience)? && dut.see(t, first, patience)? {
-        // After this pause, a request that must wait would have arrived.
+        // If the DUT sends a request that must still wait, the request arrives during this pause.
         t.pause(timeout.duration().unwrap_or_default() / 4)?;
         for sent in &sent {
             let answers = dut.answers(t, sent);

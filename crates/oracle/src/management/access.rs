@@ -164,8 +164,8 @@ impl Facts {
         }
     }
 
-    /// Returns the effect of a Set on one element, and whether the Set may carry its value. `now`: known values of the
-    /// element.
+    /// Returns the effect of a Set on one element, and whether the Set may carry the value that it requests for the
+    /// element. `now`: known values of the element.
     pub(super) fn set(&self, request: &Mad, element: Element, now: &Known) -> (Becomes, Legal) {
         let asked = element.bits(request.data());
         let (attribute, modifier) = self.place(request);
@@ -223,8 +223,8 @@ impl Facts {
         let subset = |supported: u8| asked & !u64::from(supported) == 0;
         let optional = |capability| if self.has(capability) { plain } else { either };
         if moves(self.simulated, AttributeId::PORT_INFO, name) {
-            // The rules do not cover how and when a port moves its link. It is left open whether a port in Active
-            // accepts Armed: a public suite sends that command.
+            // The rules do not cover how and when a port moves its link. Whether a port in Active accepts a Set to
+            // Armed is left open, because a public suite sends this Set.
             let legal = match name {
                 "PortState" if asked == 2 || asked > 4 => Legal::No,
                 "PortPhysicalState" if asked > 3 => Legal::No,
@@ -356,12 +356,12 @@ pub(super) fn is_checked(method: Method) -> bool {
     matches!(method, Method::GET | Method::SET | Method::TRAP_REPRESS)
 }
 
-/// Returns whether a port with one of the M_Keys `port_key` accepts the M_Key `key`.
+/// Returns whether a port accepts the M_Key `key`. `port_key`: the values that the port's M_Key may have.
 pub(super) fn opens(port_key: &Known, key: u64) -> Sure {
     port_key.sure(|own| own == 0 || own == key)
 }
 
-/// Returns whether a Set commands the link to change its state. The rules require no response to such a Set.
+/// Returns whether a Set commands the link to change its state. The rules do not require a response to such a Set.
 pub(super) fn moves_link(request: &Mad) -> bool {
     if (request.method(), request.attribute_id()) != (Method::SET, AttributeId::PORT_INFO) {
         return false;

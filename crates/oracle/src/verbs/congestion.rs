@@ -50,7 +50,8 @@ fn cnp<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
                 format!("{:02x?} with PadCnt {}", packet.padded_payload(), bth.pad_count()),
                 format!("a {} ICRC", if packet.icrc_is_right() { "right" } else { "wrong" }),
             ];
-            let expected = "BECN 1, SE 0, AckReq 0, TVer 0, PSN 0, the peer's partition, 16 bytes of 0, a right ICRC";
+            let expected = "BECN 1, SE 0, AckReq 0, TVer 0, PSN 0x000000, a P_Key of the peer's partition, 16 bytes of \
+                            0 with PadCnt 0, a right ICRC";
             ("CNP".into(), expected.into(), words.join(", "))
         });
     }

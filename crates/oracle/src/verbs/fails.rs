@@ -47,7 +47,8 @@ fn fails<'t>(
     let met = completion
         .iter()
         .find(|completion| allowed.contains(&completion.done.status()));
-    // Another status breaks the rule at once. A flush does not, because it has its own cause.
+    // Another status breaks the rule at once. A flush does not break it at once, because the tester may have moved the
+    // queue pair to ERR. The deadline then decides.
     let other = completion.first().map(|completion| completion.done.status());
     let other = other.filter(|status| !allowed.contains(status) && *status != WcStatus::WR_FLUSH_ERR);
     let is_local = other.is_some_and(|status| matches!(status, WcStatus::LOC_PROT_ERR | WcStatus::LOC_QP_OP_ERR));
@@ -171,7 +172,7 @@ fn refusal_fails<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     if is_odd || qp.posts[..at].iter().any(with_data) {
         return;
     }
-    // The NAK skips earlier responses of its READ, so that the device may repeat the READ instead.
+    // If the NAK skips earlier responses of its READ, the device may repeat the READ instead of failing it.
     let post = &qp.posts[at];
     let skips = nak
         .offset
@@ -216,7 +217,9 @@ fn bad_response_fails<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
 }
 
 /// Returns the end of the queue pair: the time from which on all requests must be flushed, the place, and the evidence.
-/// A command ends the queue pair when the host replies. A host's kernel may learn late of a NAK that the device sent.
+///
+/// A command to ERR ends the queue pair when the host replies. A NAK that refuses a request for good ends the queue
+/// pair too. On hardware `EVENT_WAIT` is added to its time, because the host's kernel may learn of the NAK late.
 fn ended<'t>(qp: &QpTrace<'t>) -> Option<(Time, usize, Evidence<'t>)> {
     match (qp.failed(), qp.to_error) {
         (Some(failed), _) if failed.place() < qp.until => {
@@ -226,7 +229,6 @@ fn ended<'t>(qp: &QpTrace<'t>) -> Option<(Time, usize, Evidence<'t>)> {
             let (answered, ..) = to_error.answer.as_ref()?;
             Some((answered.latest, to_error.place, to_error.into()))
         }
-        // A refusal for good by the device ends the queue pair, too.
         _ => {
             let mut responses = qp.responses();
             let nak = responses.find(|(parsed, _)| ResponseKind::of(parsed) == ResponseKind::Fatal);

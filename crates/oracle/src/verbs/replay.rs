@@ -47,14 +47,15 @@ pub(super) struct Effect<'t> {
 pub(super) struct Request<'t> {
     pub(super) parsed: Parsed<'t>,
     pub(super) frame: &'t FrameSeen,
-    /// Whether a different packet with the same PSN was sent before the execution was known, or the host wrote to the
+    /// Whether, before the execution was known, a different packet with the same PSN was sent, or the host wrote to the
     /// target. The content of the target is then uncertain.
     pub(super) is_unsure: bool,
-    /// Targets of those different packets.
+    /// Targets of different packets with the same PSN.
     pub(super) others: Vec<Range<usize>>,
     /// Original value that an atomic returned.
     pub(super) original: Option<u64>,
-    /// Largest number of PSNs that the request, or one of those packets, takes. A READ takes one PSN for each response.
+    /// Largest number of PSNs that the request, or a different packet with its PSN, takes. A READ takes one PSN for
+    /// each response.
     psns: u32,
 }
 
@@ -298,8 +299,8 @@ impl<'t, 'k> Replay<'t, 'k> {
         if self.is_over {
             return;
         }
-        // The replay ends half of all PSNs after the first PSN. The device may still place data of later requests out
-        // of order.
+        // The replay covers only the first half of the PSN space, counted from the first PSN. Behind it, the data of a
+        // WRITE is only noted as possibly written, because the device may place data out of order.
         if offset >= HALF {
             let reth = parsed.reth().filter(|_| offset - self.executed < HALF);
             let begin = reth.and_then(|reth| self.place_of(reth.va().0, reth.r_key()));
@@ -341,7 +342,8 @@ impl<'t, 'k> Replay<'t, 'k> {
         if first.parsed.opcode == parsed.opcode && first.parsed.digests() == parsed.digests() {
             return;
         }
-        // The target of this packet is known only after the packet replaces the first packet.
+        // `target` looks up a packet in `requests`. This packet therefore takes the place of the first packet there
+        // until its target is known.
         let psns = request.psns;
         if let Some(mut first) = self.requests.insert(offset, request) {
             first.is_unsure = true;

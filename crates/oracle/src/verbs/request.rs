@@ -44,7 +44,7 @@ fn posted<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
         };
         let (words, length, data) = post.posted.packet(offset - post.first, qp.mtu);
         let bytes = match data {
-            Some(data) if data != payload => "of other content",
+            Some(data) if data != payload => "with other contents",
             _ => "as posted",
         };
         let expected = format!("{words}, {length} bytes as posted");

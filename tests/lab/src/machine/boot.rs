@@ -29,8 +29,8 @@ use crate::process::Process;
 
 /// Number of bytes of a console log that an error quotes.
 const TAIL: u64 = 2000;
-/// Maximum number of ports on a virtio-serial device. QEMU queues at most 32 unread control messages for the guest,
-/// sends three for each port, and loses the rest. A port with lost messages never connects.
+/// Maximum number of ports on a virtio-serial device. QEMU sends the guest three control messages for each port. It
+/// queues at most 32 unread ones, and loses any more. A port with lost messages never connects.
 const PORTS_PER_BUS: usize = 10;
 
 /// The result of a boot.
@@ -100,7 +100,8 @@ pub(crate) fn boot(image: &Image, options: &BootOptions) -> Result<Booted, Failu
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log)
-            // Keep Ctrl-C away from QEMU, because a command beside the machine may still have to restore the device.
+            // Keep Ctrl-C away from QEMU: the lab's command on the host may still need the running machine to restore
+            // the device.
             .process_group(0);
     };
     let process = Process::start(prepare, &qemu).map_err(io_error("starting QEMU"))?;
@@ -205,12 +206,13 @@ fn arguments(
     } else {
         accelerator(image)?
     };
-    // Under emulation the time-stamp counter can run at a wrong rate. On a busy host the emulated timer's first
-    // interrupts can be so late that Linux considers the timer disconnected and hangs.
+    // Under emulation the time-stamp counter can run at a wrong rate.
     let clock = match accelerator {
         Accelerator::Kvm => "",
         Accelerator::Tcg => " clocksource=hpet tsc=unstable",
     };
+    // On a busy host the emulated timer's first interrupts can be so late that Linux considers the timer disconnected
+    // and hangs. `no_timer_check` prevents this.
     let mut line = format!(
         "console=ttyS0 quiet panic=-1 mitigations=off nokaslr{clock} no_timer_check machine.script={}",
         options.script

@@ -48,8 +48,8 @@ fn clock(root: &Path) -> Found {
     };
     let others = read(&place.join("available_clocksource")).unwrap_or_default();
     let remedy = format!(
-        "available: {others}; boot with `clocksource=tsc tsc=reliable` if the processor's counter is constant, or \
-         give a virtual machine its host's clock"
+        "available: {others}; boot with `clocksource=tsc tsc=reliable` if the processor's time-stamp counter runs at a \
+         constant rate, or give a virtual machine its host's clock"
     );
     if COARSE.contains(&current.as_str()) {
         return bad(
@@ -60,7 +60,9 @@ fn clock(root: &Path) -> Found {
     if SLOW.contains(&current.as_str()) {
         return good(
             WHAT,
-            format!("{current}: each reading takes microseconds, which widens the bounds of response times; {remedy}"),
+            format!(
+                "{current}: each reading takes microseconds, which makes measured response times less exact; {remedy}"
+            ),
         );
     }
     good(WHAT, current)
@@ -89,8 +91,9 @@ fn modules(root: &Path, rigs: &[RigConfig]) -> Vec<Found> {
             bad(
                 &what,
                 format!(
-                    "rig {} needs this module, which is not loaded: `modprobe {module}`, and for each boot `echo \
-                     {module} >/etc/modules-load.d/verbatim.conf`; for a container, load it on the host",
+                    "rig {} needs this module, which is not loaded: `modprobe {module}` loads it now; \
+                     `echo {module} >>/etc/modules-load.d/verbatim.conf`, once, makes each boot load it; for a \
+                     container, do both on the host",
                     rig.name
                 ),
             )
@@ -151,8 +154,8 @@ fn units(rigs: &[RigConfig], show: impl Fn(&str) -> Option<[String; 3]>) -> Vec<
                 &what,
                 format!(
                     "{active}: the daemon has no privilege to reach the hardware of {name}; as root: \
-                     place=/etc/systemd/system/verbatim-worker@{name}.service.d; mkdir -p $place && verbatimd worker-unit {name} \
-                     >$place/rig.conf && systemctl daemon-reload && systemctl enable --now {unit}"
+                     place=/etc/systemd/system/verbatim-worker@{name}.service.d; mkdir -p $place && verbatimd \
+                     worker-unit {name} >$place/rig.conf && systemctl daemon-reload && systemctl enable --now {unit}"
                 ),
             ),
         });
@@ -177,7 +180,8 @@ mod tests {
     use super::*;
 
     fn rigs() -> Vec<RigConfig> {
-        let text = "config_version = 1\n[[rig]]\nname = \"b\"\nkind = \"umad\"\ndevice = \"mlx5_0\"\nport = 1\nroute = \"0,1\"\n\
+        let text = "config_version = 1\n\
+                    [[rig]]\nname = \"b\"\nkind = \"umad\"\ndevice = \"mlx5_0\"\nport = 1\nroute = \"0,1\"\n\
                     [[rig]]\nname = \"m\"\nkind = \"model\"\nsocket = \"/run/m\"\n";
         RigFile::parse(text.as_bytes(), "rigs.toml".as_ref()).unwrap().rigs
     }

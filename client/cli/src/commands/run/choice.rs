@@ -130,7 +130,7 @@ pub(crate) fn ids(
     let ids: Vec<String> = tests.iter().filter(wanted).map(|test| test.id.clone()).collect();
     if ids.is_empty() {
         return Err(Usage(match (expression, failed) {
-            (_, Some([])) => "every test of the last run passed or did not apply: nothing to run again".into(),
+            (_, Some([])) => "no test of the last run ended FAIL, ERROR or INCONCLUSIVE: nothing to run again".into(),
             (Some(expression), _) => format!(
                 "no test matches the expression of -k{}; `verbatim tests` lists them all",
                 expression.hint(tests)

@@ -63,8 +63,8 @@ pub(super) fn of(rig: &str) -> anyhow::Result<Vec<String>> {
     let Ok(text) = fs::read_to_string(&file) else {
         let file = file.display();
         return Err(Usage(format!(
-            "--failed: nothing to run again: every test of this user's last run on {rig} passed, or there was none \
-             ({file} does not exist)"
+            "--failed: nothing to run again: no test of this user's last run on {rig} without a daemon ended FAIL, \
+             ERROR or INCONCLUSIVE, or there was no such run ({file} does not exist)"
         ))
         .into());
     };

@@ -153,7 +153,7 @@ impl Arguments {
                 let tests = select(&self.patterns).unwrap_or_default();
                 let expected = expected_of(&tests, name).unwrap_or_else(|| "a number was expected".into());
                 Usage(format!(
-                    "--set {given}: {expected}, in decimal or, with 0x in front, in hexadecimal"
+                    "--set {given}: {expected}; write it in decimal, or in hexadecimal with 0x"
                 ))
             })?;
             Ok((name.to_string(), value))

@@ -45,8 +45,8 @@ fn came_to_its_end(t: &Trace) -> Result<(), Gap> {
         Some((last, Some(status))) => Err(Gap::Refused(last.number, status)),
         Some((last, None)) if last.answer().is_none() && !t.alive_after(last.number) => Err(Gap::NoAnswer(last.number)),
         _ => Err(Gap::Ended(format!(
-            "the procedure ended early: \"{}\" was repeated, and no response had status 0. Lost packets may cause \
-             this; run the test again",
+            "the procedure ended early at the request \"{}\": the tester repeated it and got no answer with status 0; \
+             packets may have been lost: run the test again",
             stopped.text
         ))),
     }

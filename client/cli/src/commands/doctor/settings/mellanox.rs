@@ -29,7 +29,8 @@ const ROCE_ACCL: [Switch; 4] = [
     Switch {
         name: "min_ack_timeout_limit_disabled",
         sound: 1,
-        effect: "the ACK timeout has a floor (536.9 ms on ConnectX-6), so C9-142 FAILs below it unless `dut_ack_timeout_least` names it",
+        effect: "the ACK timeout has a minimum (536.9 ms on ConnectX-6), so C9-142 FAILs for shorter timeouts unless \
+                 `dut_ack_timeout_least` of the rig names the minimum",
     },
     Switch {
         name: "adaptive_routing_forced_en",
@@ -107,7 +108,8 @@ impl Device<'_> {
                 Some(value) => note(
                     &what,
                     format!(
-                        "{value}: {effect}; off: `mlxreg -d {pci} --yes --reg_name ROCE_ACCL --set {name}={sound}`"
+                        "{value}: {effect}; to set it to {sound}: `mlxreg -d {pci} --yes --reg_name ROCE_ACCL --set \
+                         {name}={sound}`"
                     ),
                 ),
                 None => unread(
@@ -137,7 +139,8 @@ impl Device<'_> {
             Some(value) => note(
                 &self.what(&name),
                 format!(
-                    "{value}: {effect}; off: `mlxconfig -d {pci} set {name}={sound}`, then `mlxfwreset -d {pci} reset`"
+                    "{value}: {effect}; to set it to {sound}: `mlxconfig -d {pci} set {name}={sound}`, then \
+                     `mlxfwreset -d {pci} reset`"
                 ),
             ),
         };
@@ -181,7 +184,8 @@ impl Device<'_> {
             .filter(|(priorities, ..)| !priorities.is_empty())
             .map(|(priorities, point, effect)| {
                 format!(
-                    "{effect} for priorities {}; off: `echo 0 >/sys/class/net/{interface}/ecn/{point}/enable/PRIORITY`",
+                    "{effect} for priorities {}; to switch this off: \
+                     `echo 0 >/sys/class/net/{interface}/ecn/{point}/enable/PRIORITY`",
                     priorities.join(", ")
                 )
             })
@@ -207,7 +211,10 @@ impl Device<'_> {
             "0" => Some(good(&what, "off".into())),
             value => Some(note(
                 &what,
-                format!("{}: {OUT_OF_ORDER}; off: `echo 0 >/{place}`", printable(value)),
+                format!(
+                    "{}: {OUT_OF_ORDER}; to switch it off: `echo 0 >/{place}`",
+                    printable(value)
+                ),
             )),
         }
     }
@@ -236,8 +243,8 @@ impl Device<'_> {
                 note(
                     &what,
                     format!(
-                        "{}: {effect}; `devlink dev param set {place} name {name} value {sound} cmode driverinit`, then `devlink dev \
-                         reload {place}`",
+                        "{}: {effect}; to set it to {sound}: `devlink dev param set {place} name {name} value {sound} \
+                         cmode driverinit`, then `devlink dev reload {place}`",
                         printable(value)
                     ),
                 )

@@ -59,8 +59,8 @@ pub(super) fn of_rig(host: &Host<'_>, rig: &RigConfig) -> Vec<Found> {
         found.push(unread(
             &format!("{}: settings", rig.name),
             format!(
-                "the DUT's settings decide verdicts; they are on the host of the agent at {}: `verbatim doctor` there \
-                 reads them",
+                "not read: no device of this host is known to be the DUT, whose settings can change verdicts; on the \
+                 host of the agent at {}, run `verbatim doctor` there, or correct dut_device if that is this host",
                 agent.address
             ),
         ));
@@ -185,7 +185,8 @@ impl<'a> Device<'a> {
                 &what,
                 format!(
                     "virtual functions in use: {}; the port's counters include their packets, so tests of counters \
-                     FAIL if they send; off: `echo 0 >/sys/bus/pci/devices/{pci}/sriov_numvfs`",
+                     FAIL if they send; to switch virtual functions off: \
+                     `echo 0 >/sys/bus/pci/devices/{pci}/sriov_numvfs`",
                     printable(count)
                 ),
             ),
@@ -200,8 +201,8 @@ impl<'a> Device<'a> {
             Some(true) => note(
                 &what,
                 format!(
-                    "on: data of a WRITE may reach memory after its ACK, so tests that then read the memory FAIL; \
-                     off: `setpci -s {pci} CAP_EXP+8.w=0:10`"
+                    "on: data of a WRITE may reach memory after its ACK, so tests that then read the memory FAIL; to \
+                     switch relaxed ordering off: `setpci -s {pci} CAP_EXP+8.w=0:10`"
                 ),
             ),
             None => unread(

@@ -82,8 +82,8 @@ impl Device<'_> {
             Some(path) => good(
                 &what,
                 format!(
-                    "{mtu} bytes on {interface}: path MTUs up to {path}, larger ones are not tested; for 4096 `ip link set \
-                     {interface} mtu 4200`, on the tester's port too"
+                    "{mtu} bytes on {interface}: path MTUs up to {path}, larger ones are not tested; for 4096 \
+                     `ip link set {interface} mtu 4200`, on the tester's port too"
                 ),
             ),
             None => note(
@@ -101,8 +101,8 @@ impl Device<'_> {
                 &what,
                 format!(
                     "on: a switch or the tester's port can hold back packets, so retries and responses may be late, \
-                     and timer tests FAIL or stay INCONCLUSIVE; off: `ethtool -A {interface} autoneg off rx off tx \
-                     off`"
+                     and timer tests FAIL or stay INCONCLUSIVE; to switch pauses off: `ethtool -A {interface} autoneg \
+                     off rx off tx off`"
                 ),
             ),
             Ok(Some(false)) => good(&what, "off".into()),
@@ -122,8 +122,8 @@ impl Device<'_> {
             Ok(Some(priorities)) => note(
                 &what,
                 format!(
-                    "on for priorities {}: packets of these may be late, as with pauses of the link; off: `dcb pfc \
-                     set dev {interface} prio-pfc all:off`",
+                    "on for priorities {}: packets of these priorities may be late, as with pauses of the link; to \
+                     switch PFC off: `dcb pfc set dev {interface} prio-pfc all:off`",
                     priorities.join(", ")
                 ),
             ),
