@@ -130,9 +130,10 @@ fn procedure(t: &mut Tester<'_>) -> Step {
 fn take(t: &mut Tester<'_>, connections: &[WalkConnection]) -> Step {
     for connection in connections {
         let mut peer = Peer::open(t, connection)?;
-        if let Some(beside) = &connection.beside {
-            take(t, core::slice::from_ref(beside))?;
-        }
+        let other = match &connection.beside {
+            Some(beside) => begin_other(t, beside)?,
+            None => None,
+        };
         for (at, step) in &connection.steps {
             if peer.is_over {
                 break;
@@ -141,8 +142,25 @@ fn take(t: &mut Tester<'_>, connections: &[WalkConnection]) -> Step {
             peer.take(t, step, &name)?;
         }
         peer.close(t)?;
+        if let Some(mut other) = other {
+            other.settle(t)?;
+            other.close(t)?;
+        }
     }
     Ok(())
+}
+
+/// Runs the steps of another queue pair's connection. Returns the connection if it has outstanding requests.
+fn begin_other(t: &mut Tester<'_>, connection: &WalkConnection) -> verbatim_tester::Step<Option<Peer>> {
+    let mut other = Peer::open(t, connection)?;
+    for (at, step) in &connection.steps {
+        other.take(t, step, &format!("another queue pair, step {at}"))?;
+    }
+    if matches!(connection.steps.last(), Some((_, step::Step::Begin(..)))) {
+        return Ok(Some(other));
+    }
+    other.close(t)?;
+    Ok(None)
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {

@@ -193,6 +193,20 @@ impl Peer {
                 }
                 self.settle(t)
             }
+            Step::Begin(wants, fault) => {
+                self.answering.begin_step();
+                let posted = self.post(t, wants)?;
+                if let Some(place) = posted.first() {
+                    self.answering.expect_fault(*place, *fault, posted.last().copied());
+                }
+                while let Some(sign) = t.next_sign(self.requester.channel.qp, t.now().after(MOMENT))? {
+                    self.hear(t, &sign)?;
+                    if matches!(sign, Sign::Packet(_)) {
+                        break;
+                    }
+                }
+                Ok(())
+            }
             Step::Refuse(wants, at, code) => {
                 let posted = self.post(t, wants)?;
                 if let Some(place) = posted.get(*at) {

@@ -196,6 +196,9 @@ pub(super) enum Step {
     Stray(Stray),
     /// The DUT posts requests, and the fault affects the request with this index.
     Post(Vec<Want>, usize, Fault),
+    /// The DUT posts requests with a fault of the first, and the step ends with the peer's reaction to the first packet.
+    /// The requests stay outstanding.
+    Begin(Vec<Want>, Fault),
     /// The DUT posts requests, and the peer refuses the request with this index. No step of the connection follows.
     Refuse(Vec<Want>, usize, NakCode),
     /// The peer sends a request that the DUT must refuse. No step of the connection follows.
@@ -218,7 +221,8 @@ pub(super) struct WalkConnection {
     pub(super) counts_packets: bool,
     /// Whether zero-length READs and WRITEs of the peer use an arbitrary R_Key, which the DUT does not check.
     pub(super) any_key: bool,
-    /// The connection of another queue pair, which begins after this connection and ends before its first step.
+    /// The connection of another queue pair. It begins after this connection, runs its steps before the first step of
+    /// this connection, and then ends. If it has outstanding requests, it ends after this connection.
     pub(super) beside: Option<Box<WalkConnection>>,
     /// Index and step, for the steps to run.
     pub(super) steps: Vec<(u64, Step)>,

@@ -152,6 +152,7 @@ impl fmt::Display for Step {
             ),
             Self::Stray(stray) => write!(f, "peer: {stray}"),
             Self::Post(wants, at, fault) => write!(f, "DUT: {}; request {at} {fault}", list(wants)),
+            Self::Begin(wants, fault) => write!(f, "DUT: {}, left outstanding; request 0 {fault}", list(wants)),
             Self::Refuse(wants, at, code) => write!(f, "DUT: {}; request {at} gets a NAK: {code}", list(wants)),
             Self::Illegal(illegal) => write!(f, "peer: {illegal}"),
             Self::Marks(marks) => write!(

@@ -61,6 +61,9 @@ pub(super) const HISTORY: Factor = Factor {
         "another queue pair worked",
         "another queue pair failed",
         "another queue pair spent its retries",
+        "another queue pair's request waits for its answer",
+        "another queue pair's request waits after an RNR NAK",
+        "READs both ways",
     ],
 };
 
@@ -286,6 +289,10 @@ fn history(name: &str) -> Vec<Step> {
             Step::Stray(Stray::StaleAck(1)),
             Step::Stray(Stray::Behind(1)),
         ],
+        "READs both ways" => {
+            let read = vec![want(O::Read, 300)];
+            vec![Step::Ask(read.clone(), Way::Sound), Step::Post(read, 0, Fault::None)]
+        }
         "READs and atomics both ways" => {
             let both = vec![want(O::Read, 300), want(O::FetchAdd, 8), want(O::CompareSwap, 8)];
             vec![Step::Ask(both.clone(), Way::Sound), Step::Post(both, 0, Fault::None)]
@@ -305,6 +312,10 @@ fn beside(history: &str, retry_cnt: u8) -> Option<Box<WalkConnection>> {
     let last = match history {
         "another queue pair worked" => Step::Ask(vec![write], Way::Sound),
         "another queue pair failed" => Step::Illegal(Illegal::RKey(O::Write, 7)),
+        "another queue pair's request waits for its answer" => Step::Begin(vec![send, write], Fault::Silent(1)),
+        "another queue pair's request waits after an RNR NAK" => {
+            Step::Begin(vec![send, write], Fault::Rnr(RnrTimer(20), 1))
+        }
         "another queue pair spent its retries" => Step::Post(vec![send], 0, Fault::Silent(u32::from(retry_cnt) + 1)),
         _ => return None,
     };

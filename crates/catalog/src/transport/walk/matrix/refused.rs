@@ -82,7 +82,7 @@ fn refuses(row: &Partial<'_>) -> Option<&'static str> {
         "a WRITE of 3 packets" | "a READ of 3 packets" | "an atomic"
     ) || matches!(
         row.value(HISTORY.name),
-        "a time-out" | "RESET" | "20 messages" | "strays" | "READs and atomics both ways"
+        "a time-out" | "RESET" | "20 messages" | "strays" | "READs both ways" | "READs and atomics both ways"
     );
     if is_right && needs_right {
         return Some("the messages before need rights");
