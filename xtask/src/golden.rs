@@ -251,7 +251,7 @@ mod tests {
         let packed = fs::read(&archive).unwrap();
         assert!(packed.starts_with(b"\x28\xb5\x2f\xfd"), "zstd's magic number");
         let error = put("t.rec", "other", false).unwrap_err().to_string();
-        assert!(error.contains("holds another t.rec"), "{error}");
+        assert!(error.contains("has a different t.rec"), "{error}");
         assert_eq!(fs::read(&archive).unwrap(), packed);
         put("t.rec", "other", true).unwrap();
         assert_ne!(fs::read(&archive).unwrap(), packed);

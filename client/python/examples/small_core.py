@@ -24,7 +24,6 @@ from verbatim_client.agent import (
     QueuePair,
     Refused,
     Service,
-    serve,
 )
 
 from soft_roce import SoftRoce, arguments
@@ -80,7 +79,7 @@ def main() -> None:
         given.socket, given.peer, given.ip, given.mac, frozenset(given.deviation), LACKS, has_ud=False,
     )
     device.silent = given.silent
-    serve(device, given.listen)
+    device.serve(given.listen)
 
 
 if __name__ == "__main__":

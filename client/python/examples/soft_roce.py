@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import argparse
 import ipaddress
+import os
 import queue
 import socket
 import struct
 import threading
 import time
+from contextlib import suppress
 from typing import Any, Callable, Optional
 
 from verbatim_client.agent import (
@@ -98,12 +100,21 @@ class SoftRoce(Device):
         self.neighbours: dict[bytes, bytes] = {}
         self.lock = threading.Lock()
         self.frames: "queue.Queue[Optional[bytes]]" = queue.Queue()
+        self.path = path
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.socket.bind(path)
         self.sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.sender.settimeout(0.1)
         for work in (self.take_in, self.work):
             threading.Thread(target=work, daemon=True).start()
+
+    def serve(self, listen: str) -> None:
+        """Serves until the agent is told to end, then removes the device's socket."""
+        try:
+            serve(self, listen)
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(self.path)
 
     # Completions and events, delayed until the packets of the same step have been sent.
 
@@ -346,7 +357,7 @@ def main() -> None:
         given.socket, given.peer, given.ip, given.mac, frozenset(given.deviation), lacks, has_ud=not given.no_ud,
         slow=given.slow,
     )
-    serve(device, given.listen)
+    device.serve(given.listen)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-//! The rig files of the rxe labs, and code that all rig files share.
+//! The rig files of the rxe labs and of the vib lab, and code that all rig files share.
 
 use std::{net::SocketAddr, path::Path};
 
@@ -7,8 +7,8 @@ use crate::machine::DataSockets;
 /// The path from the tester to the device under test.
 #[derive(Clone, Debug)]
 pub(super) enum Rig<'a> {
-    /// The tester sends its own packets through the machine's data cable, and reaches the agent through its forwarded
-    /// port.
+    /// The tester sends its own packets through the machine's data cable. It reaches the agent through a TCP port of
+    /// this host that is forwarded into the machine.
     Packet {
         sockets: &'a DataSockets,
         agent: SocketAddr,
@@ -18,7 +18,8 @@ pub(super) enum Rig<'a> {
     /// The tester uses its own adapter, `rxe1`, beside the device under test in the same machine.
     Verbs { agent: &'a Path },
     /// The native adapter `vib0` of the machine. The rig `vib` is at port 1, `vib2` at port 2, and so on. With
-    /// `is_shared`, a subnet manager manages the subnet. `route` is the directed route after the first hop.
+    /// `is_shared`, a subnet manager manages the subnet. `route` is appended to the directed route `0,PORT`: empty, or
+    /// further hops such as `,2`.
     Native { ports: u8, route: &'a str, is_shared: bool },
 }
 

@@ -15,8 +15,9 @@ use crate::server::{self, Place};
 /// Show the verdicts and measured values of a rig over its runs, by firmware version of the device.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Exit codes: 0 no test has a worse outcome in the last run than in the run before it; 1 at least one \
-    test has; 2 usage, or the daemon has no ended run of the rig; 3 the daemon does not answer."
+    after_help = "Exit codes compare, for each test, the last two shown runs that contain the test: 0 no outcome \
+    became worse; 1 at least one outcome became worse; 2 usage, or the daemon has no ended run of the rig; 3 the \
+    daemon does not answer."
 )]
 pub(crate) struct Arguments {
     /// The rig
@@ -167,7 +168,7 @@ fn document(rig: &str, tests: &BTreeMap<String, Vec<Point>>) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use v1::Outcome::{Fail, NotApplicable, Pass};
+    use v1::Outcome::{Fail, Inconclusive, NotApplicable, Pass};
 
     fn points(of: &[(&str, v1::Outcome, &str)]) -> Vec<Point> {
         of.iter()
@@ -201,8 +202,14 @@ mod tests {
     }
 
     #[test]
-    fn only_a_lost_pass_is_worse() {
+    fn compares_the_last_two_outcomes() {
         assert!(got_worse(&points(&[("1", Pass, ""), ("2", Fail, "")])));
+        assert!(got_worse(&points(&[("1", Inconclusive, ""), ("2", Fail, "")])));
+        assert!(!got_worse(&points(&[
+            ("1", Pass, ""),
+            ("2", Fail, ""),
+            ("3", Fail, "")
+        ])));
         assert!(!got_worse(&points(&[("1", Fail, ""), ("2", Pass, "")])));
         assert!(!got_worse(&points(&[("1", NotApplicable, ""), ("2", Pass, "")])));
         assert!(!got_worse(&points(&[("1", Fail, "")])));

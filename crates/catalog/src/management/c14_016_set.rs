@@ -1,8 +1,9 @@
 //! `c14-016-set-protect-N` (C14_016_Set): at every protect level a Set needs the right M_Key.
 //!
 //! A conforming port executes the right-key Set. It drops and counts the wrong-key Sets. Reading: the Sets change
-//! LocalPhyErrors, which has no side effect. A port without LID or SM may respond with 0x001C and apply the other
-//! fields; a later Get decides. False alarm: another SM.
+//! LocalPhyErrors, which has no side effect. If the port has no LID or no SM, the Set repeats that invalid LID or
+//! MasterSMLID. The port may then respond with 0x001C, and apply all other fields or none; a Get shows which. With none
+//! the test is NOT_APPLICABLE. False alarm: another SM.
 
 use verbatim_record::{Findings, Gap, Label, Trace};
 use verbatim_tester::{Need, Procedure, Step, Test, Tester};

@@ -1,14 +1,16 @@
-//! `c14-024-port-info-rw` (C14_024_06_CA_02): read-write components of PortInfo store the set value, and the original
-//! value again.
+//! `c14-024-port-info-rw` (C14_024_06_CA_02): read-write components of PortInfo store the values of a Set, and then the
+//! original values of a second Set.
 //!
 //! One Set changes GidPrefix, M_KeyLeasePeriod, MasterSMSL, VLHighLimit, SubnetTimeOut, LocalPhyErrors and
 //! OverrunErrors, most of them in every bit; a Get must return them. A second Set restores the original values, which a
 //! Get must return. Components with their no-change value or their current value must not change. Reading: the test
 //! does not change components that could disconnect the device or disturb its link. VLStallCount, HOQLife,
-//! PartitionEnforcement and FilterRaw have no meaning for adapters. A port without LID or SM may respond with 0x001C
-//! and apply the other fields. Reference agents apply MasterSMSL only together with MasterSMLID, so MasterSMSL is only
-//! an observation if the port has no SM. VLHighLimit has no meaning with one data VL. False alarm: another SM that
-//! writes PortInfo during the test, or a link that retrains.
+//! PartitionEnforcement and FilterRaw have no meaning for adapters. If the port has no LID or no SM, the Set repeats
+//! that invalid LID or MasterSMLID. The port may then respond with 0x001C, and apply all other fields or none; with
+//! none the test is NOT_APPLICABLE. Reference agents apply MasterSMSL only together with MasterSMLID, so MasterSMSL is
+//! an observation if the port has no SM and responds to the Set with 0x001C. VLHighLimit has no meaning with one data
+//! VL, so it is then an observation. False alarm: another SM that writes PortInfo during the test, or a link that
+//! retrains.
 
 use verbatim_record::{Findings, Gap, Label, Trace};
 use verbatim_tester::{Need, Step, Stream, Test, Tester};
@@ -29,8 +31,9 @@ pub(super) static TEST: Test = Test {
     aliases: &["C14_024_06_CA_02"],
     revision: 2,
     about: "Read-write components of PortInfo keep what is set; no-change values change nothing.",
-    reading: "Components that could disconnect the device or disturb the link are not Set. MasterSMSL of a port \
-        without an SM whose Set is answered with 0x001C, and VLHighLimit with one data VL, are observations.",
+    reading: "Components that could disconnect the device or disturb the link are not Set. MasterSMSL is an \
+        observation if the port has no SM and responds to the Set with 0x001C. VLHighLimit is an observation if the \
+        port has one data VL.",
     statements: &["C14-24", "C14-26"],
     needs: &[Need::Mad],
     parameters: &[],

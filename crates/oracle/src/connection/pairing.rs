@@ -10,7 +10,7 @@ use crate::rule::{Excuse, Finding, Rule};
 use crate::rules::requester::{self, Asked};
 use crate::window::Place;
 
-/// Minimum number of packets of one end, all with a wrong ICRC, for which the end is blamed instead of the path.
+/// If an end sent at least this many packets, and all of them have a wrong ICRC, the end is blamed, not the path.
 const ALL_DAMAGED: u64 = 3;
 
 impl Connection {
@@ -33,7 +33,8 @@ impl Connection {
         };
         let (at, into) = match place {
             Place::Again(at, into) => (at, into),
-            // A first request, or a request after a gap, continues the connection unless no path MTU allows its size.
+            // A first request, or a request after a gap, continues the connection, except if its payload length fits
+            // none of the path MTUs that are still possible.
             Place::Beginning | Place::Ahead(_) if !requester::has_no_such_size(&asked) => return None,
             _ => {
                 return Some(Doubt {
@@ -131,8 +132,8 @@ impl Connection {
         self.flows[by].window.expect(psn);
     }
 
-    /// Drops the excuse of damage at the end of the connection. If all packets of an end have a wrong ICRC, the end
-    /// itself is at fault.
+    /// Called when the connection is over. If an end sent at least [`ALL_DAMAGED`] packets, all with a wrong ICRC, the
+    /// end itself is at fault. Its ICRC findings then lose the excuse of damage. Does nothing if loss is excluded.
     pub(crate) fn blame_damaged(&mut self) {
         let is_icrc = |rule: Rule| rule == Rule::Icrc;
         for by in 0..2 {

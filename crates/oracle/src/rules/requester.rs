@@ -56,7 +56,7 @@ pub(crate) static RULES: &[(Rule, RequesterRule)] = &[
     (Rule::RnrInterval, rnr_interval),
 ];
 
-/// Rules whose violation makes a request invalid, for any memory and rights of the responder.
+/// Rules whose violation makes a request invalid, with any memory and access rights of the responder.
 pub(crate) const OF_VALID_REQUESTS: [Rule; 3] = [Rule::OpcodeOrder, Rule::PayloadLength, Rule::DmaLength];
 
 /// Returns whether the packet is an atomic whose address is no multiple of 8.
@@ -98,7 +98,8 @@ fn go_back(asked: &Asked<'_>) -> Outcome {
     if !is_retrying || !matches!(asked.place, Place::Next | Place::Again(..)) || psn == cursor {
         return Outcome::NotAsked;
     }
-    // The requester left the order of its retransmission. It may go back, or skip acknowledged requests.
+    // The retransmission does not continue at `cursor`. A requester may go back to an earlier PSN, or skip forward over
+    // acknowledged requests.
     let is_back = is_up_to(psn, cursor);
     let is_acknowledged = asked.responses.has_acknowledged(psn.minus(1));
     Outcome::must(is_back || is_acknowledged, || {
@@ -119,7 +120,8 @@ fn acknowledged_again(asked: &Asked<'_>) -> Outcome {
         true => request.psns != 0 && !request.is_owed() && !request.is_given_up,
         false => asked.responses.has_acknowledged(request.psn.plus(into)),
     };
-    // The requester repeats requests after an unanswered READ together with the READ.
+    // When a requester repeats an unanswered READ, it also repeats the requests behind the READ, although they may be
+    // acknowledged.
     let comes_with = asked.window.cursor == Some(asked.parsed.psn) && asked.window.next != asked.window.cursor;
     Outcome::must(!is_done || comes_with, || {
         (
@@ -209,7 +211,7 @@ fn read_again(asked: &Asked<'_>, request: &Request, into: u32) -> Outcome {
     let ends_alike = skipped.wrapping_add(seen_length.into()) == u64::from(request.bytes);
     Outcome::must(is_further && ends_alike && reth.r_key().0 == r_key, || {
         let expected = format!(
-            "a READ of the rest of {} bytes at {va:#x} after {into} responses, R_Key {r_key:#x}",
+            "the rest of the READ of {} bytes at {va:#x}, from response {into} on, R_Key {r_key:#x}",
             request.bytes
         );
         (
@@ -239,7 +241,8 @@ fn opcode_order(asked: &Asked<'_>) -> Outcome {
         (format!("{what} after {}", before.opcode), asked.parsed.opcode)
     })
     .with(before.number);
-    // This packet determines the number of PSNs of the preceding READ. A request in between may be missing.
+    // 0: the preceding READ's number of PSNs is unknown, and is derived from this packet's PSN. A request in between
+    // may then be missing.
     match before.psns {
         0 => held.unless(Excuse::RequestsLost),
         _ => held,
@@ -254,13 +257,14 @@ fn payload_length(asked: &Asked<'_>) -> Outcome {
     let pmtu = asked.window.pmtu;
     let is_so = pmtu.kept(|size| fits(asks.part(), length, size)).is_some();
     Outcome::must(is_so, || {
-        let (least, what) = match asks.part() {
-            Part::First | Part::Middle => ("", "the path MTU"),
-            Part::Last => ("1 to ", "the path MTU"),
-            Part::Only => ("0 to ", "the path MTU"),
+        let least = match asks.part() {
+            Part::First | Part::Middle => "",
+            Part::Last => "1 byte up to ",
+            Part::Only => "0 bytes up to ",
         };
+        let opcode = asked.parsed.opcode;
         (
-            format!("{least}{what} of {pmtu} bytes in {}", asked.parsed.opcode),
+            format!("a payload of {least}the path MTU, {pmtu} bytes, in {opcode}"),
             length,
         )
     })

@@ -61,7 +61,7 @@ pub struct Habits {
 }
 
 /// Minimum number of successively longer intervals that chance does not explain.
-const GROWING: usize = 3;
+pub(super) const GROWING: usize = 3;
 /// Smallest ratio of an interval to the previous interval, in tenths. Adaptive timers double their intervals; a host
 /// that stalls stretches the intervals of a steady timer by less.
 const BY: u32 = 15;

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use verbatim_record::{Time, Trace};
 
 use super::causes::causes;
-use super::habit::{Habit, Habits, grows_until, steady_beyond};
+use super::habit::{GROWING, Habit, Habits, grows_until, steady_beyond};
 use super::qp_trace::{PeerResponse, QpTrace, Request, WorkRequest, qp_traces};
 use crate::rc;
 use crate::rules::responder::ResponseKind;
@@ -37,29 +37,45 @@ pub fn in_record(trace: &Trace) -> Habits {
     of(&qp_traces(trace))
 }
 
+/// A timer has its habit on all connections. A packet that arrives late, and a host that stalls, make a sound timer look
+/// early or adaptive on few connections.
 fn of(qp_traces: &[QpTrace<'_>]) -> Habits {
     let mut habits = Habits::default();
     let mut keeps_time = false;
+    let (mut early, mut in_time, mut growing, mut steady) = (0, 0, 0, 0);
     for qp in qp_traces {
         let Some(once) = qp.timeout() else { continue };
-        habits.early = habits.early || has_early(qp, once);
+        let is_early = has_early(qp, once);
+        early += usize::from(is_early);
         for (at, post) in qp.posts.iter().enumerate() {
             if at > 0 && !qp.posts[..at].iter().all(|before| is_done_before(qp, before, post)) {
                 continue;
             }
             let intervals = unanswered_intervals(qp, post.first);
-            let early = grows_until(&intervals, once);
-            if early.len() > habits.growing.len() {
-                habits.growing = early.to_vec();
+            let grows = grows_until(&intervals, once);
+            growing += usize::from(!grows.is_empty());
+            steady += usize::from(grows.is_empty() && intervals.len() >= GROWING);
+            if grows.len() > habits.growing.len() {
+                habits.growing = grows.to_vec();
             }
             keeps_time = keeps_time || is_kept_twice(&intervals, once);
+            let is_in_time = |interval: &Duration| *interval * 10 >= once * LONG_BEFORE;
+            in_time += usize::from(!is_early && intervals.first().is_some_and(is_in_time));
             let none_lost = qp.is_lossless() || intervals.len() >= qp.retry_cnt() as usize;
             let late = steady_beyond(&intervals, 4 * once + QUEUED).filter(|_| none_lost);
             habits.longest = habits.longest.max(late);
         }
     }
-    habits.early = habits.early && !keeps_time;
+    habits.early = is_usual(early, in_time) && !keeps_time;
+    if !is_usual(growing, steady) {
+        habits.growing.clear();
+    }
     habits
+}
+
+/// Returns whether at least a quarter of all series show a habit.
+const fn is_usual(with: usize, without: usize) -> bool {
+    with > 0 && with * 3 >= without
 }
 
 /// Returns whether two intervals in a row equal the timeout. A timer with the habit of early retransmission shows no

@@ -287,7 +287,7 @@ fn refuses_route_that_leaves_by_other_port() {
 fn refuses_duplicate_rig_names() {
     let text = format!("{WHOLE}[[rig]]\nkind = \"virtual\"\nname = \"model\"\n");
     let line = WHOLE.lines().count() + 3;
-    fails(&text, (line, 8), &["a rig \"model\" is there already"]);
+    fails(&text, (line, 8), &["two rigs are called \"model\""]);
 }
 
 #[test]
@@ -526,7 +526,7 @@ fn refuses_reset_if_others_may_write_the_file() {
     for mode in [0o620, 0o602] {
         let error = read(mode).unwrap_err().to_string();
         assert!(
-            error.contains("`reset`") && error.contains("any program run as this user"),
+            error.contains("`reset`") && error.contains("run any program as this user"),
             "{error}"
         );
     }

@@ -148,7 +148,7 @@ pub(crate) mod tests {
         for (sm_lid, opened_with) in [(3, Manager::None), (4, Manager::Left(3)), (6, Manager::Ours)] {
             let why = check(sm_lid, opened_with).unwrap_err();
             assert!(
-                why.contains(&format!("at LID {sm_lid}")) && why.contains("stop it"),
+                why.contains(&format!("at LID {sm_lid}")) && why.contains("Stop it"),
                 "{why}"
             );
         }

@@ -147,7 +147,7 @@ fn table_that_cannot_be_restored_is_left_alone() {
                 let verdict = verdict(named(id), of(&profile), &by_rules_of(hardware), &[]);
                 assert_eq!(verdict.outcome(), expected, "{id}: {}", verdict.reason);
                 assert_eq!(verdict.restored, [], "{id}");
-                let says = verdict.reason.contains("it is left alone") && verdict.cause() == Cause::Dut;
+                let says = verdict.reason.contains("leaves it unchanged") && verdict.cause() == Cause::Dut;
                 assert_eq!(says, expected == Outcome::NotApplicable, "{id}: {}", verdict.reason);
             }
         }

@@ -58,7 +58,9 @@ fn drift_names_the_checks_that_differ() {
     let mut more = unaltered.clone();
     more[0].findings[0].seen = "something else".into();
     let mut unmeasured = unaltered.clone();
-    unmeasured[0].findings[0].measured = None;
+    for finding in &mut unmeasured[0].findings {
+        finding.measured = None;
+    }
     for (verdicts, expected) in [
         (unaltered, &[][..]),
         (less, &[&only_now.about, "only now: FAIL"]),

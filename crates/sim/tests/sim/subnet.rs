@@ -128,7 +128,7 @@ fn always_busy_device_is_not_sane() {
     let (ran, trace) = execute(&mut rig, &VirtualRig::info(MKey(0)), lock);
     let stopped = ran.stopped.unwrap();
     assert_eq!(stopped.reason, StopReason::NotSane);
-    assert!(stopped.text.contains("busy each of 12 times"), "{}", stopped.text);
+    assert!(stopped.text.contains("busy at each of 12 requests"), "{}", stopped.text);
     let is_get = |of: &Exchange| of.request.method() == Method::GET;
     assert!(trace.exchanges.iter().all(|of| is_get(of) && of.is_busy()));
 }

@@ -88,7 +88,7 @@ impl Plan {
         }
     }
 
-    /// Drains a rig for this reason, or undrains it. A lease that holds the rig keeps it.
+    /// Drains a rig for the reason `why`. `None` undrains it. A lease that holds the rig keeps it.
     ///
     /// # Errors
     /// When there is no such rig.

@@ -45,7 +45,7 @@ fn keep(records: &Path, test: &str) {
 #[test]
 fn rxe_outcomes_match_table() {
     let place = Place::new();
-    let arguments = "run --rig rxe --seed 0 c09-* --json --record records";
+    let arguments = "run --rig rxe --seed 0 c09-* --set rows=12 --json --record records";
     let Some(output) = run(&place, arguments, Duration::from_secs(2400)) else {
         return;
     };

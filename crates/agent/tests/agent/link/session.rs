@@ -216,7 +216,7 @@ fn unresolvable_name_error_has_remedy() {
     // RFC 6761: no resolver knows a name below `.invalid`.
     let error = AgentClient::connect(&named("dut-3.invalid", 7000), LONG).unwrap_err();
     assert!(
-        error.contains("the name dut-3.invalid is not found") && error.contains("getent hosts dut-3.invalid"),
+        error.contains("does not resolve the name dut-3.invalid") && error.contains("getent hosts dut-3.invalid"),
         "{error}"
     );
 }
