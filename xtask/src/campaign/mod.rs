@@ -146,7 +146,7 @@ pub(crate) const CAMPAIGNS: &[Campaign] = &[
         summary: "c09-matrix-* with rows of strength 3 on sound devices, --seeds N (20) from --first: no findings; \
                   --strength 4 for a night; --defect-seeds N: which defects no row finds",
         run: matrix,
-        sample: &["--", "--strength", "2", "--rows", "40", "--seeds", "12"],
+        sample: &["--seeds", "12", "--rows", "40"],
         waits: false,
     },
     Campaign {
