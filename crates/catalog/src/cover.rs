@@ -1,8 +1,8 @@
 //! Covering arrays: few rows in which every combination of values of any t factors occurs.
 //!
 //! A fault of a device shows under a combination of few conditions. The rows of strength 2 bring about each pair of
-//! conditions, the rows of strength 3 each triple. Source: Kuhn, Kacker, Lei, "Practical Combinatorial Testing", NIST SP
-//! 800-142.
+//! conditions, the rows of strength 3 each triple. Source: Kuhn, Kacker, Lei, "Practical Combinatorial Testing",
+//! NIST SP 800-142.
 
 use std::collections::BTreeSet;
 
@@ -119,7 +119,7 @@ impl Family {
         self.reason(&values).is_none()
     }
 
-    /// Returns the reason why no legal row has a combination. If the combination itself is legal, each value of one other
+    /// Returns the reason why no legal row has a combination. If the combination itself is legal, each value of another
     /// factor rules it out, and the reason names them.
     pub(crate) fn why_not(&self, combination: &[(usize, u8)]) -> String {
         let mut values = vec![None; self.factors.len()];
@@ -170,8 +170,8 @@ impl Family {
         array
     }
 
-    /// Completes a combination to a legal row that covers many open combinations. Returns `None` if no legal row has the
-    /// combination.
+    /// Completes a combination to a legal row that covers many open combinations. Returns `None` if no legal row has
+    /// the combination.
     fn complete(&self, seed: &[(usize, u8)], open: &Open, random: &mut Stream) -> Option<Row> {
         let mut values = vec![None; self.factors.len()];
         for (factor, value) in seed {

@@ -199,19 +199,23 @@ macro_rules! matrix {
 
 matrix!(ASKED ASKED_ROWS "c09-matrix-asked" asked
     "The DUT executes each message of the peer once and in order, for each pair of conditions."
-    "Operation, length, address, PSN, history, company, loss, duplicate: each pair of values occurs in a row. A row is a connection; the rules judge it."
+    "Operation, length, address, PSN, history, company, loss, duplicate: each pair of values occurs \
+        in a row. A row is a connection; the rules judge it."
     [COMPLETION, IMMEDIATE, ATOMICS, rc::GENERATION, DUPLICATES, NAKS, RESPONSE_DATA, MSN]);
 matrix!(POSTED POSTED_ROWS "c09-matrix-posted" posted
     "The DUT sends, retries and completes each of its requests as the rules demand, for each pair of conditions."
-    "Operation, length, address, PSN, history, company, treatment by the peer, retry counts: each pair of values occurs in a row. A row is a connection; the rules judge it."
+    "Operation, length, address, PSN, history, company, treatment by the peer, retry counts: each pair of values occurs \
+        in a row. A row is a connection; the rules judge it."
     [COMPLETION, IMMEDIATE, ATOMICS, rc::GENERATION, NAKS, RESPONSE_DATA, TIMEOUT, RNR]);
 matrix!(REFUSED REFUSED_ROWS "c09-matrix-refused" refused
     "The DUT refuses each request with an error, and does nothing of it, for each pair of conditions."
-    "Error, operation, PSN, history, the message before: each pair of values occurs in a row. A row is a connection; the rules judge it."
+    "Error, operation, PSN, history, the message before: each pair of values occurs \
+        in a row. A row is a connection; the rules judge it."
     [INVALID, ACCESS, ERRORS, ATOMICS, MSN]);
 matrix!(STRAYS STRAYS_ROWS "c09-matrix-strays" strays
     "Packets that belong to no outstanding request have no effect, for each pair of conditions."
-    "Kind, distance, state of the requester, operation, PSN, history: each pair of values occurs in a row. A row is a connection; the rules judge it."
+    "Kind, distance, state of the requester, operation, PSN, history: each pair of values occurs \
+        in a row. A row is a connection; the rules judge it."
     [COMPLETION, rc::GENERATION, NAKS, RESPONSE_DATA, TIMEOUT, rc::ICRC]);
 
 const PARAMETERS: &[Parameter] = &[
