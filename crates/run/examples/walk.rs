@@ -1,5 +1,5 @@
-//! `cargo xtask campaign walk` and `matrix`: random walks, and the rows of covering arrays, on the device model, with and
-//! without defects. In what follows, a matrix test counts as a walk.
+//! `cargo xtask campaign walk` and `matrix`: random walks, and the rows of covering arrays, on the device model, with
+//! and without defects. In what follows, a matrix test counts as a walk.
 //!
 //! No walk may fail on a sound model, which has no defects, for any choices of the model and any disturbance of its
 //! link. For each defect the program prints the first seed whose walk finds it, and the number of steps after

@@ -53,8 +53,8 @@ fn may_be_told_once(qp: &QpTrace<'_>, due: &ExpectedResponse<'_>, responses: &[D
 }
 
 /// Returns whether responses of that kind are missing on more connections than lost packets explain: on three, and on
-/// one more for every eight with such a request. A link that loses one packet of fifty loses the request or the response
-/// on one connection of 25.
+/// one more for every eight with such a request. On a link that loses one packet of fifty, the request or the response
+/// is lost on one connection of 25.
 fn is_missing_always(trace: &Trace, like: &ExpectedResponse<'_>) -> bool {
     let of = label(like);
     let is_like = |due: &&ExpectedResponse<'_>| {

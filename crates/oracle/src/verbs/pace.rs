@@ -37,8 +37,8 @@ pub fn in_record(trace: &Trace) -> Habits {
     of(&qp_traces(trace))
 }
 
-/// A timer has its habit on all connections. A packet that arrives late, and a host that stalls, make a sound timer look
-/// early or adaptive on few connections.
+/// A timer has its habit on all connections. A packet that arrives late, or a host that stalls, makes a sound timer
+/// look early or adaptive on few connections.
 fn of(qp_traces: &[QpTrace<'_>]) -> Habits {
     let mut habits = Habits::default();
     let mut keeps_time = false;

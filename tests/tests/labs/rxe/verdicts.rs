@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::Value;
-use verbatim_tests::outcomes::{Outcomes, count, in_words, sometimes};
+use verbatim_tests::outcomes::{Outcomes, in_words, sometimes};
 use verbatim_tests::product::{Output, Place, Running};
 
 use crate::rxe::guest::rxe_lab;
@@ -85,7 +85,7 @@ fn rxe_outcomes_match_table() {
         .for_each(|(test, _)| keep(&place.path("records"), test));
     assert!(surprises.is_empty(), "{surprises:#?}; their records are in {KEPT}");
     assert_eq!(outcomes.left(), [""; 0], "these did not run");
-    assert_eq!(verdicts.len(), count(&["c09-"]));
+    assert_eq!(verdicts.len(), tests.len());
     assert_eq!(output.code(), 1, "{output}");
 }
 

@@ -49,7 +49,7 @@ impl Peer {
         self.settle(t)
     }
 
-    /// Resets the DUT's queue pair and connects it anew, with `psn` as the first PSN of both sides, or with random PSNs.
+    /// Resets the DUT's queue pair and connects it anew, with `psn` or a random PSN as the first PSN of each side.
     /// Nothing of the previous connection may be left.
     pub(super) fn reset(&mut self, t: &mut Tester<'_>, psn: Option<Psn>) -> verbatim_tester::Step {
         if self.is_over {

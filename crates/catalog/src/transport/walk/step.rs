@@ -196,7 +196,7 @@ pub(super) enum Step {
     Stray(Stray),
     /// The DUT posts requests, and the fault affects the request with this index.
     Post(Vec<Want>, usize, Fault),
-    /// The DUT posts requests with a fault of the first, and the step ends with the peer's reaction to the first packet.
+    /// The DUT posts requests, and the fault affects the first. The step ends with the peer's reaction to the first packet.
     /// The requests stay outstanding.
     Begin(Vec<Want>, Fault),
     /// The DUT posts requests, and the peer refuses the request with this index. No step of the connection follows.

@@ -204,7 +204,7 @@ matrix!(ASKED ASKED_ROWS "c09-matrix-asked" asked
     [COMPLETION, IMMEDIATE, ATOMICS, rc::GENERATION, DUPLICATES, NAKS, RESPONSE_DATA, MSN]);
 matrix!(POSTED POSTED_ROWS "c09-matrix-posted" posted
     "The DUT sends, retries and completes each of its requests as the rules demand, for each pair of conditions."
-    "Operation, length, address, PSN, history, company, treatment by the peer, retry counts: each pair of values occurs \
+    "Operation, length, address, PSN, history, company, treatment by the peer, retries: each pair of values occurs \
         in a row. A row is a connection; the rules judge it."
     [COMPLETION, IMMEDIATE, ATOMICS, rc::GENERATION, NAKS, RESPONSE_DATA, TIMEOUT, RNR]);
 matrix!(REFUSED REFUSED_ROWS "c09-matrix-refused" refused

@@ -185,8 +185,8 @@ impl Cells<'_> {
         }
     }
 
-    /// Builds the connection of the row: its history, then these steps. `message` is the message whose PSN the row sets;
-    /// `before` lists the messages behind the history that precede it, of the same side.
+    /// Builds the connection of the row: its history, then these steps. The row sets the PSN of `message`. `before` lists
+    /// the messages of the same side between the history and `message`.
     pub(super) fn connection(
         &self,
         is_posted: bool,
