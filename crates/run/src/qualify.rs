@@ -75,7 +75,7 @@ pub struct Extent {
 /// Number of seeds of a model for each defect.
 const DEFECT_SEEDS: u64 = 6;
 /// Number of rows of a covering array in one run.
-const ROWS: u64 = 10;
+const ROWS: u64 = 3;
 /// Number of key violations on a sound model.
 const VIOLATIONS: u64 = 300;
 /// Number of key violations with a defect. It is beyond the range of the counter, and takes a tenth of a second.
