@@ -75,7 +75,7 @@ pub struct Extent {
 /// Number of seeds of a model for each defect.
 const DEFECT_SEEDS: u64 = 6;
 /// Number of rows of a covering array in one run.
-const ROWS: u64 = 3;
+const ROWS: u64 = 10;
 /// Number of key violations on a sound model.
 const VIOLATIONS: u64 = 300;
 /// Number of key violations with a defect. It is beyond the range of the counter, and takes a tenth of a second.
@@ -187,7 +187,7 @@ impl Extent {
         if self.rules == Rules::Hardware {
             config.disturbance = models::disturbance(seed);
         }
-        self.request(&[test], config, seed, &[("violations", VIOLATIONS), ("rows", ROWS)])
+        self.request(&[test], config, seed, &[("violations", VIOLATIONS)])
     }
 
     /// Returns the runs of all tests for a sound model with a seed, without a disturbed link. With seed 1 of the first
@@ -200,7 +200,7 @@ impl Extent {
         } else {
             VIOLATIONS
         };
-        let parameters = [("violations", violations), ("rows", ROWS)];
+        let parameters = [("violations", violations)];
         let tests = self.tests.iter().filter(|test| model.is_for(test));
         let runs = tests.map(|test| self.request(&[test], model.for_test(test, seed), seed, &parameters));
         runs.collect()
@@ -209,7 +209,7 @@ impl Extent {
     /// Returns the verdicts of all tests for a defect, once per state of a model in which the defect may show.
     pub(crate) fn verdicts_of(&self, defect: AnyDefect) -> impl Iterator<Item = Vec<Verdict>> + '_ {
         let (tests, states) = places(self, defect);
-        let parameters = [("violations", VIOLATIONS_BEYOND_THE_COUNTER), ("rows", ROWS)];
+        let parameters = [("violations", VIOLATIONS_BEYOND_THE_COUNTER)];
         states.into_iter().map(move |(model, seed)| {
             let of = |test: &'static Test| {
                 let device = defect.put_into(model.for_test(test, seed));
@@ -220,7 +220,8 @@ impl Extent {
     }
 
     /// Returns a run of tests on a rig with a seed, as `verbatim run` would run them. With the rules of hardware all
-    /// parameters have their usual values, except that a sweep is shorter and omits the values that come last.
+    /// parameters have their usual values, except that a sweep is shorter and omits the values that come last, and that a
+    /// covering array has few rows.
     fn request(
         &self,
         tests: &[&'static Test],
@@ -229,10 +230,10 @@ impl Extent {
         simulated: &[(&str, u64)],
     ) -> Request {
         model.rules_of_hardware = self.rules == Rules::Hardware;
-        let sweep = [("illegal_parts", self.sweep)];
+        let extent = [("illegal_parts", self.sweep), ("rows", ROWS)];
         let parameters = match self.rules {
-            Rules::Simulated => [&sweep, simulated].concat(),
-            Rules::Hardware => sweep.to_vec(),
+            Rules::Simulated => [&extent, simulated].concat(),
+            Rules::Hardware => extent.to_vec(),
         };
         self.request_with(tests, model, seed, &parameters)
     }
@@ -394,16 +395,11 @@ fn hunt(extent: &Extent, defect: AnyDefect) -> Result {
         for (model, seed) in &states {
             let request = |tests: &[&'static Test]| {
                 let device = defect.put_into(model.for_test(tests[0], *seed));
-                let usual = extent.request(
-                    tests,
-                    device,
-                    *seed,
-                    &[("violations", VIOLATIONS_BEYOND_THE_COUNTER), ("rows", ROWS)],
-                );
+                let usual = extent.request(tests, device, *seed, &[("violations", VIOLATIONS_BEYOND_THE_COUNTER)]);
                 let Some((RigKind::Virtual(device), exception)) = Some(usual.rig.kind.clone()).zip(exception) else {
                     return usual;
                 };
-                extent.request_with(tests, device, *seed, &[exception.set, ("rows", ROWS)])
+                extent.request_with(tests, device, *seed, &[exception.set])
             };
             let mut killers: Vec<&'static Test> = Vec::new();
             for test in &tests {
