@@ -47,7 +47,8 @@ fn main() -> std::process::ExitCode {
             (name, Some((Ok(value), _))) => drop(given.insert(name.trim_start_matches('-').into(), value)),
             (name, _) => {
                 eprintln!(
-                    "{name}: expected a number; --seeds, --first, --defect-seeds, --steps, --strength, --rows, --table, --matrix, --walk TEST"
+                    "{name}: expected a number; --seeds, --first, --defect-seeds, --steps, --strength, --rows, \
+                     --table, --matrix, --walk TEST"
                 );
                 return std::process::ExitCode::from(2);
             }

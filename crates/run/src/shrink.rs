@@ -2,7 +2,7 @@
 //!
 //! A walk is a test with the parameter `keep`, which has one bit per step. It may also have the parameter `connection`,
 //! which selects one connection. A test with rows is shortened in the same way: `row` selects one row, and `keep` has
-//! one bit per condition of the row. Each try is a normal run of the test on the same rig, and the device is restored after
+//! one bit per condition. Each try is a normal run of the test on the same rig, and the device is restored after
 //! the try. A try leaves no record. The result goes into the walk's record as a note, from which the judge names the
 //! remaining steps.
 

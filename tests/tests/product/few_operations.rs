@@ -1,11 +1,13 @@
 //! A device with SENDs and WRITEs only, whose agent declares this limit. A test must judge everything that these
 //! operations allow.
 
+use std::collections::BTreeSet;
+
 use verbatim_catalog::{TESTS, judge};
 use verbatim_device::Profile;
 use verbatim_device::rc::RcDefect;
-use verbatim_record::verbs::Reply;
 use verbatim_record::verbs::pb::{Capabilities, Operation, QpState, Service};
+use verbatim_record::verbs::{Command, Reply};
 use verbatim_record::{Entry, Outcome, Side, Span, Time};
 use verbatim_sim::VirtualRig;
 use verbatim_tester::{Arrival, Need, Rig, RigInfo, Step, Stimulus, Test};
@@ -133,6 +135,31 @@ fn tests_within_capabilities_pass() {
 fn walk_skips_unsupported_steps() {
     let verdict = run(test("c09-walk"), &[], 3, &[("steps", 400)]).verdict;
     assert_eq!(verdict.outcome(), Outcome::Pass, "{}", verdict.reason);
+}
+
+#[test]
+fn rows_without_a_packet_do_not_pass() {
+    let mut outcomes = BTreeSet::new();
+    for row in (1..=200).step_by(5) {
+        // The row keeps only its error and its operation.
+        let parameters = [("row", row), ("keep", 3)];
+        let Judged { verdict, entries, .. } = run(test("c09-matrix-refused"), &[], 3, &parameters);
+        let outcome = verdict.outcome();
+        // The first queue pair shows the habits of the retry timer.
+        let created = |entry: &Entry| match entry {
+            Entry::VerbsAsked(asked) => matches!(asked.command, Command::CreateQp(_)),
+            _ => false,
+        };
+        let of_row = entries.iter().rposition(created).unwrap();
+        assert_eq!(
+            exchanges(&entries[of_row..]),
+            outcome == Outcome::Pass,
+            "row {row}: {}",
+            verdict.reason
+        );
+        outcomes.insert(outcome);
+    }
+    assert_eq!(outcomes, [Outcome::Pass, Outcome::NotApplicable].into());
 }
 
 /// Words in the descriptions of defects that the device can hide. The defects concern READs, atomics, SEND with

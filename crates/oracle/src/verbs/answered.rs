@@ -5,8 +5,8 @@
 //! response itself. Where packets can be lost, a missing response breaks a rule in three cases:
 //!
 //! * The request is known to be in sequence, was sent three times, and the device responds to later packets.
-//! * The response is sent only once (for a gap, or a refusal for good), and is missing on
-//!   more connections than lost packets explain.
+//! * The response is sent only once (for a gap, or a refusal for good), and is missing on more
+//!   connections than lost packets explain.
 //! * The request was sent once on each of three or more connections, and no such request got a response.
 //!
 //! Source: architecture 9.7.4.1.1 (duplicates, gaps), 9.7.5.1 (acknowledgements), 9.7.5.2 (NAKs), 9.9.3.1.
@@ -53,14 +53,18 @@ fn may_be_told_once(qp: &QpTrace<'_>, due: &ExpectedResponse<'_>, responses: &[D
 }
 
 /// Returns whether responses of that kind are missing on more connections than lost packets explain: on three, and on
-/// one more for every eight with such a request. On a link that loses one packet of fifty, the request or the response
-/// is lost on one connection of 25.
+/// one more for every eight. A link that loses one packet of fifty loses one response, or its request, of 25.
 fn is_missing_always(trace: &Trace, like: &ExpectedResponse<'_>) -> bool {
     let of = label(like);
     let is_like = |due: &&ExpectedResponse<'_>| {
         due.why == like.why && due.parsed.opcode == like.parsed.opcode && label(due) == of
     };
     let (without, with) = with_and_without(trace, is_like, |due| due.is_proof);
+    is_beyond_loss(without, with)
+}
+
+/// Returns whether lost packets do not explain that the response is missing on so many connections.
+const fn is_beyond_loss(without: usize, with: usize) -> bool {
     without >= TRIES as usize + (without + with) / 8
 }
 
@@ -264,4 +268,19 @@ fn duplicate_answered<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
 
 fn gap_answered<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     owes(qp, asking, Why::Gap, |_| true);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lossy_link_explains_few_missing_responses_of_many() {
+        assert!(
+            is_beyond_loss(3, 0) && is_beyond_loss(3, 4),
+            "a test with few connections"
+        );
+        assert!(!is_beyond_loss(2, 0));
+        assert!(!is_beyond_loss(5, 40) && is_beyond_loss(9, 40));
+    }
 }

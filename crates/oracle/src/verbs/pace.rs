@@ -206,6 +206,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn habit_shows_on_a_quarter_of_all_series() {
+        assert!(is_usual(1, 0) && is_usual(1, 2), "a test with few connections");
+        assert!(!is_usual(2, 19), "two late packets of a sound device");
+        assert!(!is_usual(0, 0));
+    }
+
+    #[test]
     fn timer_that_keeps_timeout_is_not_early() {
         let is_kept = |ms: &[u64]| {
             let intervals: Vec<Duration> = ms.iter().copied().map(Duration::from_millis).collect();

@@ -98,7 +98,7 @@ directed!(STALE_RESPONSES 3 "c09-stale-responses"
     stale_responses, judge, [COMPLETION, GENERATION, NAKS, RESPONSE_DATA, TIMEOUT, RNR]);
 
 /// Makes a request of `length` bytes.
-fn want(operation: O, length: u32) -> Want {
+pub(super) fn want(operation: O, length: u32) -> Want {
     Want {
         operation,
         length,

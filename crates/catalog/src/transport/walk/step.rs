@@ -196,8 +196,8 @@ pub(super) enum Step {
     Stray(Stray),
     /// The DUT posts requests, and the fault affects the request with this index.
     Post(Vec<Want>, usize, Fault),
-    /// The DUT posts requests, and the fault affects the first. The step ends with the peer's reaction to the first packet.
-    /// The requests stay outstanding.
+    /// The DUT posts requests, and the fault affects the first. The step ends when the peer has reacted to the first
+    /// packet. The requests stay outstanding.
     Begin(Vec<Want>, Fault),
     /// The DUT posts requests, and the peer refuses the request with this index. No step of the connection follows.
     Refuse(Vec<Want>, usize, NakCode),

@@ -80,14 +80,8 @@ pub(super) static FAMILY: Family = Family {
             name: "READs kept",
             values: &["4", "1", "16"],
         },
-        Factor {
-            name: "solicited event",
-            values: &["no", "yes"],
-        },
-        Factor {
-            name: "queue pair in",
-            values: &["RTS", "RTR"],
-        },
+        parts::SOLICITED,
+        parts::STATE,
         Factor {
             name: "R_Key of 0 bytes",
             values: &["right", "any"],
@@ -98,17 +92,11 @@ pub(super) static FAMILY: Family = Family {
 
 fn refuses(row: &Partial<'_>) -> Option<&'static str> {
     let (operation, length, address) = (row.value("operation"), row.value("length"), row.value("address"));
-    let is_send = matches!(operation, "SEND" | "SEND with Immediate");
-    let takes_receive = is_send || operation == "WRITE with Immediate";
-    let is_known = !operation.is_empty();
-    if is_send && !matches!(address, "" | "aligned") {
+    if operation.starts_with("SEND") && !matches!(address, "" | "aligned") {
         return Some("a SEND has no address");
     }
-    if is_known && !takes_receive && row.value("disturbance").starts_with("receive") {
+    if !parts::may_take_receive(operation) && row.value("disturbance").starts_with("receive") {
         return Some("the operation takes no receive");
-    }
-    if is_known && !takes_receive && row.value("solicited event") == "yes" {
-        return Some("without a receive there is no solicited event");
     }
     let is_read = matches!(operation, "" | "READ");
     if address == "first byte of the region" && !is_read {
@@ -120,18 +108,14 @@ fn refuses(row: &Partial<'_>) -> Option<&'static str> {
             return Some("only an RETH of 0 bytes has an R_Key that is not checked");
         }
     }
-    // These histories have the DUT post, or give it RTS.
-    let history = row.value(HISTORY.name);
-    let needs_rts = !matches!(history, "" | "nothing") && !history.starts_with("another");
-    if row.value("queue pair in") == "RTR" && needs_rts {
-        return Some("the history moves the queue pair to RTS");
-    }
-    parts::refuses_message(row).or_else(|| parts::refuses_address(row))
+    parts::refuses_state(row)
+        .or_else(|| parts::refuses_message(row))
+        .or_else(|| parts::refuses_address(row))
 }
 
 pub(super) fn connection(cells: &Cells<'_>) -> WalkConnection {
     let mut subject = Want {
-        solicited: cells.value("solicited event") == "yes",
+        solicited: cells.value(parts::SOLICITED.name) == "yes",
         ..cells.message()
     };
     match cells.value("address") {
@@ -139,15 +123,7 @@ pub(super) fn connection(cells: &Cells<'_>) -> WalkConnection {
         "last byte of the region" => subject.place = ChannelOptions::MEMORY - BEFORE_TARGET - subject.length,
         _ => {}
     }
-    let (send, write, read) = (want(O::Send, 8), want(O::Write, 8), want(O::Read, 300));
-    let (before, after) = match cells.value("company") {
-        "behind a SEND" => (vec![send], vec![]),
-        "before a WRITE" => (vec![], vec![write]),
-        "behind a READ" => (vec![read], vec![]),
-        "between WRITEs" => (vec![write], vec![write]),
-        "three alike" => (vec![subject], vec![subject]),
-        _ => (vec![], vec![]),
-    };
+    let (before, after) = parts::company(cells.value("company"), subject);
     let frames = |wants: &[Want]| -> u32 { wants.iter().map(|want| packets(want, cells.mtu())).sum() };
     let (first, count) = (frames(&before), packets(&subject, cells.mtu()));
     let way = match cells.value("disturbance") {
@@ -168,13 +144,16 @@ pub(super) fn connection(cells: &Cells<'_>) -> WalkConnection {
         "at once" => vec![again],
         "without its first packet" => vec![Step::Tail(after.len() as u32)],
         "twice" => vec![again.clone(), again],
-        "after another message" => vec![Step::Ask(vec![write], Way::Sound), Step::Again(after.len() as u32 + 1)],
+        "after another message" => vec![
+            Step::Ask(vec![want(O::Write, 8)], Way::Sound),
+            Step::Again(after.len() as u32 + 1),
+        ],
         _ => vec![],
     };
     let all = before.iter().copied().chain([subject]).chain(after).collect();
     let steps = [Step::Ask(all, way)].into_iter().chain(duplicates);
     let mut connection = cells.connection(false, (&before, subject), steps.chain(parts::epilogue()));
-    connection.options.to_rts = cells.value("queue pair in") == "RTS";
+    connection.options.to_rts = cells.value(parts::STATE.name) == "RTS";
     connection.options.max_dest_rd_atomic = cells.value("READs kept").parse().unwrap_or(4);
     connection.any_key = cells.value("R_Key of 0 bytes") == "any";
     connection

@@ -16,15 +16,18 @@ mod strays;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
+use verbatim_record::verbs::pb::Operation as O;
 use verbatim_record::{Begin, Findings, Gap, Passed, Side, Trace, Verdict, labels};
-use verbatim_tester::{Need, Parameter, Step as Done, Stream, Test, Tester};
+use verbatim_tester::{Need, Parameter, Step as Done, Stop, Stream, Test, Tester};
 
 use super::directed::{RNR, TIMEOUT};
-use super::step::WalkConnection;
+use super::peer::labels as subjects;
+use super::step::{Fault, Step, WalkConnection};
 use super::{ACCESS, ATOMICS, COMPLETION, DUPLICATES, ERRORS, IMMEDIATE, INVALID, NAKS, RESPONSE_DATA};
 use crate::cover::{Array, Family, Row};
-use crate::transport::rc;
+use crate::transport::c09_060_atomic_responder::has_atomics;
 use crate::transport::rc::answer::{ACKNOWLEDGEMENT, MSN};
+use crate::transport::rc::{self, offers};
 use parts::Cells;
 
 /// Strengths that can be asked for.
@@ -77,14 +80,31 @@ impl Matrix {
 
     fn take(&self, t: &mut Tester<'_>) -> Done {
         let rows = self.rows(|name| t.parameter(name), t.random("rows"));
-        for (number, row) in rows {
+        if rows.is_empty() {
+            let (strength, last) = (t.parameter("strength"), self.array(t.parameter("strength")).rows.len());
+            return Err(Stop::NotOffered(format!(
+                "no row to run: row {} does not exist, or is impossible with the conditions that keep={} leaves; the rows of strength \
+                 {strength} are 1 to {last}",
+                t.parameter("row"),
+                t.parameter("keep")
+            )));
+        }
+        let simulated = t.is_simulated();
+        let family = self.family;
+        let all_default = vec![0; family.factors.len()];
+        let first = is_part(|name| t.parameter(name)).then_some((0, &all_default));
+        for (number, row) in first.into_iter().chain(rows.iter().map(|(number, row)| (*number, row))) {
             let cells = Cells {
-                family: self.family,
-                row: &row,
+                family,
+                row,
                 number,
-                simulated: t.is_simulated(),
+                simulated,
             };
-            super::take(t, &[(self.connection)(&cells)])?;
+            let connection = match number {
+                0 => unanswered(&cells),
+                _ => (self.connection)(&cells),
+            };
+            super::take(t, &[connection])?;
         }
         Ok(())
     }
@@ -121,6 +141,19 @@ impl Matrix {
     }
 }
 
+/// Returns whether a run has only some of the rows.
+fn is_part(parameter: impl Fn(&str) -> u64) -> bool {
+    ["rows", "row"].iter().any(|name| parameter(name) > 0)
+}
+
+/// Returns a connection on which no request is answered. It shows the habits of the retry timer, which a few rows need
+/// not show.
+fn unanswered(cells: &Cells<'_>) -> WalkConnection {
+    let send = parts::want(O::Send, 8);
+    let post = Step::Post(vec![send], 0, Fault::Silent(100));
+    cells.connection(true, (&[], send), [post])
+}
+
 /// Number of failed rows that a verdict names.
 const SHOWN: usize = 10;
 /// Prefix of the observation that names a failed row.
@@ -150,13 +183,16 @@ fn given(begin: &Begin, name: &str) -> u64 {
     given.map_or(0, |(_, value)| *value)
 }
 
+/// Returns the places where the DUT's queue pairs of the rows were created.
+fn created(t: &Trace) -> Vec<usize> {
+    let of_dut = t.commands(labels::CREATE).filter(|done| done.side == Side::Dut);
+    let unanswered = usize::from(is_part(|name| given(&t.begin, name)));
+    of_dut.skip(unanswered).map(|done| done.place).collect()
+}
+
 /// Returns the rows to which the failed checks belong.
 fn failed(t: &Trace, f: &Findings<'_>, rows: &[(u64, Row)], family: &Family) -> Vec<(u64, Row)> {
-    let created: Vec<usize> = t
-        .commands(labels::CREATE)
-        .filter(|done| done.side == Side::Dut)
-        .map(|done| done.place)
-        .collect();
+    let created = created(t);
     let mut at = 0;
     let mut begins: Vec<usize> = Vec::new();
     for (_, row) in rows {
@@ -265,14 +301,36 @@ fn matrix_of(begin: &Begin) -> Option<(&'static Test, &'static Matrix)> {
     ALL.into_iter().find(|(test, _)| test.id == begin.test)
 }
 
-/// Checks that the connections were set up. The rules judge the rest.
+/// Operations of the rows' requests.
+const OPERATIONS: [O; 7] = [
+    O::Send,
+    O::SendImm,
+    O::Write,
+    O::WriteImm,
+    O::Read,
+    O::CompareSwap,
+    O::FetchAdd,
+];
+
+/// Checks that packets or requests of the rows were sent. The rules judge the rest.
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    // Some rows, or a device that lacks operations, need not exercise every statement.
-    if let Some((test, _)) = matrix_of(&t.begin) {
+    let is_part = is_part(|name| given(&t.begin, name));
+    let has = |of: &O| offers::posts(t, *of) && offers::executes(t, *of);
+    let has_all = has_atomics(t) && OPERATIONS.iter().all(has);
+    // Only all rows, on a device with all operations, exercise every statement.
+    if let Some((test, _)) = matrix_of(&t.begin).filter(|_| is_part || !has_all) {
         f.goes_without.extend(test.statements);
     }
     f.exercises_any();
-    rc::dialogues(t).map(|_| ())
+    rc::dialogues(t)?;
+    let names = [subjects::REQUEST, subjects::STRAY, subjects::ILLEGAL].map(|label| label.name);
+    let begin = created(t).first().copied().unwrap_or(usize::MAX);
+    let mut frames = t.timeline.frames.iter().filter(|frame| frame.place > begin);
+    let is_sent = frames.any(|frame| !frame.received && names.contains(&frame.label.as_str()));
+    if !is_sent && !t.commands(rc::steps::POST).any(|done| done.place > begin) {
+        f.not_applicable = Some("the device has none of the operations of these rows".into());
+    }
+    Ok(())
 }
 
 /// Reports the rows that failed, when everything else is judged.

@@ -5,6 +5,7 @@ use verbatim_tester::peer::ChannelOptions;
 use verbatim_wire::Mtu;
 use verbatim_wire::packet::{AckTimeout, Psn, RnrTimer};
 
+pub(super) use super::super::directed::want;
 use super::super::peer::TARGET;
 use super::super::step::{Fault, Illegal, Step, Stray, WalkConnection, Want, Way};
 use crate::cover::{Factor, Family, Partial, Row};
@@ -31,6 +32,17 @@ pub(super) const ADDRESS: Factor = Factor {
 pub(super) const FIRST_PSN: Factor = Factor {
     name: "PSN",
     values: &["any", "wraps within", "wraps behind", "zero", "half of all within"],
+};
+
+pub(super) const SOLICITED: Factor = Factor {
+    name: "solicited event",
+    values: &["no", "yes"],
+};
+
+/// State of the DUT's queue pair when the row's steps begin.
+pub(super) const STATE: Factor = Factor {
+    name: "queue pair in",
+    values: &["RTS", "RTR"],
 };
 
 /// Immediate data, and the value that an atomic adds or swaps in.
@@ -86,10 +98,25 @@ pub(super) fn operation(name: &str) -> O {
     }
 }
 
-/// Returns the reason why a message cannot have this operation, length and path MTU.
+/// Returns whether a message of this operation takes a receive, or may take one if the operation is open.
+pub(super) fn may_take_receive(operation: &str) -> bool {
+    operation.is_empty() || operation.starts_with("SEND") || operation == "WRITE with Immediate"
+}
+
+/// Returns the reason why the queue pair cannot be in RTR.
+pub(super) fn refuses_state(row: &Partial<'_>) -> Option<&'static str> {
+    let history = row.value(HISTORY.name);
+    let posts = !matches!(history, "" | "nothing") && !history.starts_with("another");
+    (row.value(STATE.name) == "RTR" && posts).then_some("the history moves the queue pair to RTS")
+}
+
+/// Returns the reason why a message cannot have this operation, length, path MTU, value and solicited event.
 pub(super) fn refuses_message(row: &Partial<'_>) -> Option<&'static str> {
     let (operation, length) = (row.value("operation"), row.value("length"));
     let is_long = matches!(length, "P+1" | "2P" | "3P+2");
+    if !may_take_receive(operation) && row.value(SOLICITED.name) == "yes" {
+        return Some("without a receive there is no solicited event");
+    }
     let has_value = operation.ends_with("Immediate") || matches!(operation, "" | "CmpSwap" | "FetchAdd");
     if !has_value && matches!(row.value(VALUE.name), "0" | "all ones") {
         return Some("the operation carries no value of its own");
@@ -185,8 +212,8 @@ impl Cells<'_> {
         }
     }
 
-    /// Builds the connection of the row: its history, then these steps. The row sets the PSN of `message`. `before` lists
-    /// the messages of the same side between the history and `message`.
+    /// Builds the connection of the row: its history, then these steps. The row sets the PSN of `message`. `before`
+    /// lists the messages of the same side between the history and `message`.
     pub(super) fn connection(
         &self,
         is_posted: bool,
@@ -243,15 +270,19 @@ impl Cells<'_> {
     }
 }
 
-/// Returns a message.
-pub(super) fn want(operation: O, length: u32) -> Want {
-    Want {
-        operation,
-        length,
-        place: 8,
-        fence: false,
-        solicited: false,
-        value: None,
+/// Returns the messages before and behind the row's message in the same step.
+pub(super) fn company(name: &str, message: Want) -> (Vec<Want>, Vec<Want>) {
+    let (send, write) = (want(O::Send, 8), want(O::Write, 8));
+    let fenced = Want { fence: true, ..send };
+    match name {
+        "behind a SEND" => (vec![send], vec![]),
+        "before a WRITE" => (vec![], vec![write]),
+        "behind a READ" => (vec![want(O::Read, 300)], vec![]),
+        "between SENDs" => (vec![send], vec![send]),
+        "between WRITEs" => (vec![write], vec![write]),
+        "three alike" => (vec![message], vec![message]),
+        "before a fenced SEND" => (vec![], vec![fenced]),
+        _ => (vec![], vec![]),
     }
 }
 

@@ -1,10 +1,9 @@
 //! Rows with the DUT as requester: its requests, and the peer's treatment of them.
 
-use verbatim_record::verbs::pb::Operation as O;
 use verbatim_wire::packet::{AckTimeout, NakCode, RnrTimer};
 
 use super::super::step::{Alteration, Fault, Step, WalkConnection, Want};
-use super::parts::{self, ADDRESS, Cells, FIRST_PSN, HISTORY, LENGTH, PATH_MTU, position, want};
+use super::parts::{self, ADDRESS, Cells, FIRST_PSN, HISTORY, LENGTH, PATH_MTU, position};
 use crate::cover::{Factor, Family, Partial};
 
 pub(super) static FAMILY: Family = Family {
@@ -86,10 +85,7 @@ pub(super) static FAMILY: Family = Family {
             name: "fence",
             values: &["no", "yes"],
         },
-        Factor {
-            name: "solicited event",
-            values: &["no", "yes"],
-        },
+        parts::SOLICITED,
         Factor {
             name: "READs in flight",
             values: &["4", "1"],
@@ -105,8 +101,7 @@ pub(super) static FAMILY: Family = Family {
 fn refuses(row: &Partial<'_>) -> Option<&'static str> {
     let (operation, length, peer) = (row.value("operation"), row.value("length"), row.value("peer"));
     let is_known = !operation.is_empty();
-    let is_send = operation.starts_with("SEND");
-    let takes_receive = is_send || operation == "WRITE with Immediate";
+    let address = row.value(ADDRESS.name);
     if is_known && operation != "READ" && peer.contains("READ response") {
         return Some("only a READ has READ responses");
     }
@@ -118,8 +113,7 @@ fn refuses(row: &Partial<'_>) -> Option<&'static str> {
     if operation == "READ" && peer.contains("packet") && names_position {
         return Some("a READ request is one packet");
     }
-    if is_known
-        && !takes_receive
+    if !parts::may_take_receive(operation)
         && matches!(
             peer,
             "sends RNR NAK 1"
@@ -129,9 +123,6 @@ fn refuses(row: &Partial<'_>) -> Option<&'static str> {
         )
     {
         return Some("the operation takes no receive");
-    }
-    if is_known && !takes_receive && row.value("solicited event") == "yes" {
-        return Some("without a receive there is no solicited event");
     }
     if row.value("retries") == "1" && matches!(peer, "is silent twice" | "sends RNR NAK 12 twice") {
         return Some("one retry is not enough");
@@ -143,12 +134,8 @@ fn refuses(row: &Partial<'_>) -> Option<&'static str> {
     if row.value("ACK timeout") == "off" && needs_timeout {
         return Some("without the ACK timeout nothing is retried");
     }
-    if operation == "READ" && matches!(row.value(ADDRESS.name), "ends a page" | "crosses a page")
-        || parts::is_atomic(operation) && !matches!(row.value(ADDRESS.name), "" | "aligned")
-    {
-        return Some("results go to slots of the tests");
-    }
-    if operation == "READ" && row.value(ADDRESS.name) == "odd" {
+    let has_result = operation == "READ" || parts::is_atomic(operation);
+    if has_result && !matches!(address, "" | "aligned") {
         return Some("results go to slots of the tests");
     }
     parts::refuses_message(row).or_else(|| parts::refuses_address(row))
@@ -157,20 +144,10 @@ fn refuses(row: &Partial<'_>) -> Option<&'static str> {
 pub(super) fn connection(cells: &Cells<'_>) -> WalkConnection {
     let subject = Want {
         fence: cells.value("fence") == "yes",
-        solicited: cells.value("solicited event") == "yes",
+        solicited: cells.value(parts::SOLICITED.name) == "yes",
         ..cells.message()
     };
-    let (send, write, read) = (want(O::Send, 8), want(O::Write, 8), want(O::Read, 300));
-    let fenced = Want { fence: true, ..send };
-    let (before, after) = match cells.value("company") {
-        "behind a SEND" => (vec![send], vec![]),
-        "before a WRITE" => (vec![], vec![write]),
-        "behind a READ" => (vec![read], vec![]),
-        "between SENDs" => (vec![send], vec![send]),
-        "three alike" => (vec![subject], vec![subject]),
-        "before a fenced SEND" => (vec![], vec![fenced]),
-        _ => (vec![], vec![]),
-    };
+    let (before, after) = parts::company(cells.value("company"), subject);
     let count = subject.length.div_ceil(cells.mtu()).max(1);
     let peer = cells.value("peer");
     let at = before.len();

@@ -50,10 +50,7 @@ pub(super) static FAMILY: Family = Family {
                 "the DUT's SEND",
             ],
         },
-        Factor {
-            name: "queue pair in",
-            values: &["RTS", "RTR"],
-        },
+        parts::STATE,
     ],
     refuses,
 };
@@ -91,10 +88,10 @@ fn refuses(row: &Partial<'_>) -> Option<&'static str> {
 }
 
 fn refuses_rtr(row: &Partial<'_>) -> Option<&'static str> {
-    let history = row.value(HISTORY.name);
-    let posts = !matches!(history, "" | "nothing") && !history.starts_with("another")
-        || row.value("behind") == "the DUT's SEND";
-    (row.value("queue pair in") == "RTR" && posts).then_some("the queue pair is in RTS before")
+    if row.value(parts::STATE.name) == "RTR" && row.value("behind") == "the DUT's SEND" {
+        return Some("the DUT sends only in RTS");
+    }
+    parts::refuses_state(row)
 }
 
 pub(super) fn connection(cells: &Cells<'_>) -> WalkConnection {
@@ -130,7 +127,7 @@ pub(super) fn connection(cells: &Cells<'_>) -> WalkConnection {
     let post = (cells.value("behind") == "the DUT's SEND").then(|| Step::Post(vec![want(O::Send, 8)], 0, Fault::None));
     let steps = ask.into_iter().chain(post).chain([Step::Illegal(illegal)]);
     let mut connection = cells.connection(false, (&before, want(O::Send, 8)), steps);
-    connection.options.to_rts = cells.value("queue pair in") == "RTS";
+    connection.options.to_rts = cells.value(parts::STATE.name) == "RTS";
     let rights = match cells.value("error") {
         "no right of the region" => Some(&mut connection.options.memory_access),
         "no right of the queue pair" => Some(&mut connection.options.qp_access),
