@@ -21,11 +21,11 @@ use crate::{Address, Error, LeaseName, RigName, RunName, Watch};
 
 /// Time limit of a short call.
 const SHORT: Duration = Duration::from_secs(30);
-/// Time limit of a restore. A dead device costs a timeout for each area.
+/// Time limit of a restore. If the device does not respond, each area of the device takes a timeout.
 const RESTORE: Duration = Duration::from_secs(600);
 /// Time for which [`patiently`] repeats a call.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Largest response, in bytes. A report contains every check of a sweep.
+/// Largest accepted response, in bytes. tonic's default of 4 MiB is too small for the report of a sweep.
 const LARGEST: usize = 256 << 20;
 /// Idle time after which the connection sends a keep-alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
@@ -49,7 +49,7 @@ impl Client {
     pub async fn connect(address: Address) -> Result<Self, Error> {
         probe(&address).await?;
         let (uri, connector) = match address.tls() {
-            // The connector has its own address. This URI becomes the authority of the calls.
+            // The connector has its own address. The URI only becomes the authority of the calls.
             Some(tls) => (
                 format!("http://{}:{}", tls.host_in_url(), tls.port),
                 Some(connector(tls)?),
@@ -163,14 +163,14 @@ impl Client {
     /// Makes the daemon read its rig file again.
     ///
     /// # Errors
-    /// When the daemon keeps its current rigs, this user is no admin of all of them, or the call fails.
+    /// When the daemon refuses the new rig file, this user is not an admin of every rig, or the call fails.
     pub async fn reload_rigs(&self) -> Result<v1::ReloadRigsResponse, Error> {
         let mut client = self.rigs();
         self.call("ReloadRigs", SHORT, client.reload_rigs(v1::ReloadRigsRequest {}))
             .await
     }
 
-    /// Creates a lease. If the connection breaks, sends the same request again. The request id, from [`fresh_id`],
+    /// Creates a lease. After a temporary error, sends the same request again. The request id, from [`fresh_id`],
     /// prevents a second lease.
     ///
     /// # Errors
@@ -257,7 +257,7 @@ impl Client {
         self.part("EndLease", "a lease", answer.lease)
     }
 
-    /// Creates a run. If the connection breaks, sends the same request again. The request id, from [`fresh_id`],
+    /// Creates a run. After a temporary error, sends the same request again. The request id, from [`fresh_id`],
     /// prevents a second run.
     ///
     /// # Errors
@@ -549,7 +549,8 @@ async fn probe(address: &Address) -> Result<(), Error> {
 #[must_use]
 pub fn fresh_id() -> String {
     let mut random = [0_u8; 16];
-    // The kernel's generator does not fail after boot. If it did, the time and the process ID still make the id unique.
+    // The kernel's generator does not fail after boot. If it fails nevertheless, time and process ID make the id
+    // unique.
     if getrandom::fill(&mut random).is_err() {
         let now = std::time::UNIX_EPOCH.elapsed().unwrap_or_default().as_nanos();
         random = (now ^ (u128::from(std::process::id()) << 96)).to_be_bytes();

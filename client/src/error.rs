@@ -288,7 +288,7 @@ impl Error {
             },
             Code::InvalidArgument | Code::OutOfRange => Self::Invalid(refusal),
             Code::NotFound => Self::NotFound(refusal),
-            // A retry would fail too.
+            // No retry helps: the disk stays full.
             Code::ResourceExhausted if refusal.reason == "DISK_FULL" => Self::Refusal(refusal),
             Code::FailedPrecondition
             | Code::AlreadyExists

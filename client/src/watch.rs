@@ -30,7 +30,7 @@ pub struct Watch {
     brought: bool,
     /// Whether the run had ended before the current stream was opened.
     ended: bool,
-    /// Whether an event was missing, and no event has arrived since.
+    /// Whether an event was missing, and no later event has been returned.
     gap: bool,
     over: bool,
     backoff: Backoff,
@@ -46,7 +46,7 @@ enum Doing {
     Waiting(Pin<Box<dyn Future<Output = Result<Answer, Error>> + Send>>),
 }
 
-/// A response that a watch waited for.
+/// The response for which the watch waited.
 enum Answer {
     /// A stream of events.
     Opened(Box<Streaming<WatchRunResponse>>),
@@ -92,7 +92,7 @@ impl Watch {
         self
     }
 
-    /// Sets a callback that is called before each new connection after a break.
+    /// Sets a callback for each reconnect after a break. The watch calls it before it opens the new connection.
     #[must_use]
     pub fn on_break(mut self, tell: impl FnMut(&Error) + Send + 'static) -> Self {
         self.on_break = Some(Box::new(tell));
@@ -165,7 +165,7 @@ impl Watch {
         }
     }
 
-    /// Handles a missing event. The first time, reconnects, because the connection may be the cause.
+    /// Handles a missing event. At the first gap, reconnects, because the connection may have lost the event.
     fn missed(&mut self, seen: u64) -> Result<(), Error> {
         let gap = Error::Gap {
             run: self.run.to_string(),
@@ -179,10 +179,12 @@ impl Watch {
         self.pause(gap)
     }
 
-    /// Handles a stream that ended without the run's last event: the daemon stops, or the run ended before.
+    /// Handles a stream that ended without the run's last event. Either the daemon is stopping, or the run had
+    /// already ended.
     fn closed(&mut self, state: RunState) -> Result<(), Error> {
         self.ended = state == RunState::Ended;
-        // Read once more even if the run has ended, because events may have occurred in between.
+        // Reconnect even if the run has ended: more events may have occurred between the end of the stream and this
+        // state.
         self.pause(Error::Broken {
             at: self.client.address().in_words(),
             seen: "the daemon closed the stream of events before the run ended".into(),

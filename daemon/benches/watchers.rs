@@ -1,4 +1,4 @@
-//! Measures the delay from an event to its receipt by watchers: 200 watchers of one run on the model process.
+//! Measures the delay between an event and its receipt by 200 watchers of one run on the model process.
 //!
 //! `cargo bench -p verbatim-daemon --bench watchers`
 #![allow(clippy::unwrap_used, missing_docs)]

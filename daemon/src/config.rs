@@ -64,7 +64,7 @@ use crate::store::retention::Retention;
 
 /// Path of the configuration when the command line names none.
 const USUAL: &str = "/etc/verbatim/verbatimd.toml";
-/// The only known version of the format.
+/// The only version of the format that this program reads.
 const VERSION: i64 = 1;
 
 /// A parsed configuration.
@@ -102,7 +102,7 @@ pub struct SharedStore {
 }
 
 impl SharedStore {
-    /// Returns the address, with the certificates read from their files now.
+    /// Returns the address with its certificates, whose files are read now.
     ///
     /// # Errors
     /// When a certificate file is wrong; the error names it.
@@ -354,7 +354,7 @@ impl Config {
             }
             let web = raw.web.as_ref().map(|of| web(of, &grants)).transpose()?;
             let owner = geteuid().as_raw();
-            // If all roles are for the page only, the default roles for the socket stay.
+            // If no role is for users or certificates, the default roles for the socket stay.
             let only_web = grants.iter().all(|grant| grant.who.iter().all(|who| *who == Who::Web));
             let roles = match only_web {
                 true => Table::usual(owner).and(grants),
@@ -392,7 +392,7 @@ impl Config {
         })
     }
 
-    /// Returns the paths of the configuration and of its TLS files.
+    /// Returns the paths of the configuration and of the files in `[listen]`.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         let mut files: Vec<PathBuf> = self.path.iter().cloned().collect();
         if let Some(Listen { files: tls, .. }) = &self.listen {
@@ -449,7 +449,7 @@ fn web(raw: &Spanned<RawWeb>, grants: &[Grant]) -> Result<PageAt, Wrong> {
     })
 }
 
-/// Checks the keys of the database that several daemons share.
+/// Checks `store`, `host` and `[store_tls]`.
 fn store(raw: &Raw, path: &Path) -> Result<Option<SharedStore>, Wrong> {
     let Some(url) = &raw.store else {
         let alone = raw.host.as_ref().map(|host| host.span().start);

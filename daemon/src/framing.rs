@@ -3,7 +3,7 @@
 use prost::Message;
 use prost::bytes::{Buf, BytesMut};
 
-/// The usual limit of a message in bytes. The report of a run of all tests fits.
+/// The usual limit of a message in bytes. The report of a run of all tests is smaller.
 pub(crate) const LONGEST: usize = 64 << 20;
 /// The largest size in bytes of a varint of 32 bits.
 const LENGTH: usize = 5;
@@ -48,7 +48,8 @@ impl Frames {
         &mut self.bytes
     }
 
-    /// Removes and returns the next message, or `None` if it is incomplete. Invalid bytes stay in the buffer.
+    /// Removes and returns the next message; `None` while the message is incomplete. Invalid bytes stay in the
+    /// buffer.
     pub(crate) fn next<M: Message + Default>(&mut self) -> Result<Option<M>, Junk> {
         let mut rest = &self.bytes[..];
         let length = match prost::decode_length_delimiter(&mut rest) {

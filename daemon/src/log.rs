@@ -19,7 +19,7 @@ use journal::Journal;
 /// The environment variable that selects the content of the log.
 const VARIABLE: &str = "RUST_LOG";
 
-/// Replaces the filter of this process's log.
+/// The function that replaces the filter of the log. [`begin`] sets it.
 static CHANGE: OnceLock<Box<dyn Fn(Targets) + Send + Sync>> = OnceLock::new();
 
 /// Starts the log. `configured` is the filter of the configuration. Without it, `RUST_LOG` is the filter; the default
@@ -92,8 +92,8 @@ pub(crate) fn filter(place: &str, text: &str) -> anyhow::Result<Targets> {
              info,verbatim_daemon::sched=debug"
         )
     };
-    // The parser takes an unknown level for the name of a module, and would silently drop log lines. Reject unknown
-    // levels.
+    // Reject unknown levels: the parser would take an unknown level for the name of a module, and silently drop
+    // log lines.
     let words = text.split(',').map(str::trim).filter(|word| !word.is_empty());
     for word in words.filter(|word| !word.contains('=')) {
         word.parse::<LevelFilter>().with_context(|| {

@@ -144,7 +144,7 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // stderr may be closed.
+            // Ignore an error: stderr may be closed.
             let _ = writeln!(std::io::stderr(), "verbatimd: {error:#}");
             ExitCode::from(ERROR)
         }
@@ -226,7 +226,7 @@ fn check_config(arguments: &CheckArguments) -> ExitCode {
             rig.kind.device()
         ));
     }
-    // stdout may be closed.
+    // Ignore an error: stdout may be closed.
     let _ = std::io::stdout().write_all(text.as_bytes());
     ExitCode::SUCCESS
 }
@@ -239,7 +239,7 @@ fn worker_unit(arguments: &WorkerUnitArguments) -> ExitCode {
     let found = rigs.find(&arguments.rig).map_err(|error| error.to_string());
     match found.and_then(|rig| worker::drop_in(rig, Path::new("/sys"))) {
         Ok(text) => {
-            // stdout may be closed.
+            // Ignore an error: stdout may be closed.
             let _ = std::io::stdout().write_all(text.as_bytes());
             ExitCode::SUCCESS
         }

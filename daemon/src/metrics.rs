@@ -1,8 +1,8 @@
 //! Metrics for a Prometheus server: counters since the daemon's start, and the current states of the rigs.
 //!
-//! Every series that doesn't belong to a rig exists from the start with value 0, so that `rate()` and `absent()` work.
-//! The values of each label are bounded: the rig label has the names in the rig file. No label names a run, lease, test
-//! or user.
+//! Every series that doesn't belong to a rig exists from the start with value 0, so that `rate()` and `absent()`
+//! work. Each label has a bounded set of values. The label `rig` has the names in the rig file. No label names a
+//! run, lease, test or user.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -5,13 +5,13 @@
 //! | `place` | the state directory and the socket, which only one daemon may use |
 //! | `notify`, `watchdog` | messages to the service manager |
 //! | `connection` | connections through the socket and over a network |
-//! | `again` | the reload of the configuration |
+//! | `reload` | the reload of the configuration, the certificates and the rig file |
 //! | `http`, `scrape`, `page` | plain HTTP for read-only content: the metrics and the web page |
 //! | `connection_limits` | limits of connections |
 //! | `call_limits` | limits of concurrent calls |
 //! | `limits` | the configured values of these limits |
 //! | `services` | the dispatch of calls to services |
-//! | `meanwhile` | the work while the daemon waits for a shared database |
+//! | `meanwhile` | the service while the daemon waits for a shared database |
 //! | [`crate::api`] | the services |
 //! | [`crate::sched`] | the scheduler of runs and leases |
 //! | [`crate::store`] | the stored runs and leases |
@@ -71,17 +71,17 @@ use verbatim_rig::{Place, RigFile};
 use verbatim_run::state::StateDirectory;
 use verbatim_tls::Gate;
 
-/// The server pings a connection after this time without data. It closes the connection if no response arrives within
-/// the same time.
+/// The server pings a connection that was silent for this time, and closes it if no response arrives within the
+/// same time.
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
 /// The most concurrent calls on one connection.
 const STREAMS: u32 = 256;
 /// The most bytes of a valid request. A longer request is refused before it is read.
 const LARGEST_REQUEST: usize = 1 << 20;
 
-/// The number of threads for calls of clients and for the daemon's own file and store accesses. Calls and accesses are
-/// short, and most wait for the store. More threads would not help, and each thread costs a stack and a heap. The
-/// threads beyond [`IN_WORK`] serve admins and the daemon itself.
+/// The number of threads for calls of clients and for the daemon's own accesses to files and the store. Calls and
+/// accesses are short, and most wait for the store, so more threads would not help. Each thread costs a stack and
+/// a heap. The threads beyond [`IN_WORK`] serve admins and the daemon itself.
 const BLOCKING_CALLS: usize = IN_WORK + 32;
 /// Threads that a busy rig may use: the run of a virtual rig, the writer of its events, and accesses to its journal or
 /// lease.
@@ -89,9 +89,9 @@ const BLOCKING_EACH_RIG: usize = 4;
 
 /// The interval of the removal of old files.
 const TIDY_EVERY: Duration = Duration::from_secs(3600);
-/// The interval of attempts to reach the shared database at the start.
+/// The interval of attempts to reach the shared database when the daemon starts.
 const DATABASE_EACH: Duration = Duration::from_secs(1);
-/// How long clients may take to read the ends of their streams, once everything else has stopped.
+/// How long clients may take to read the ends of their streams, once runs and restores have stopped.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 pub use limits::Limits;
@@ -154,14 +154,14 @@ pub fn serve(options: Options) -> anyhow::Result<Served> {
     if let Some(collector) = collector {
         collector.end();
     }
-    // Calls that still hang end with the process.
+    // Calls that still hang end with the process, so do not wait for them.
     runtime.shutdown_background();
     drop(lock);
     served
 }
 
 /// Returns the limit of threads for blocking work. Calls and the watchdog must get threads even while all rigs are
-/// busy. Rigs that a later rig file adds use threads that are meant for calls.
+/// busy. Rigs that a later rig file adds use the threads for calls.
 fn blocking_threads(rigs: usize) -> usize {
     BLOCKING_CALLS.saturating_add(rigs.saturating_mul(BLOCKING_EACH_RIG))
 }
@@ -172,7 +172,7 @@ async fn run(
     activated: Option<UnixListener>,
     begun: Instant,
 ) -> anyhow::Result<Served> {
-    // From here on, a signal stops the daemon in order.
+    // From here on, SIGTERM and SIGINT stop the daemon in order, and do not end the process at once.
     let mut stop = Signals::new([SIGTERM, SIGINT]).context("catching SIGTERM and SIGINT")?;
     let hangup = Signals::new([SIGHUP]).context("catching SIGHUP")?;
     let config = options.config.clone();
@@ -185,7 +185,8 @@ async fn run(
         Some(listener) => Socket::activated(listener)?,
         None => Socket::bind(options.socket.as_deref())?,
     };
-    // From here on, only this user can access new files, including files of workers. The socket exists already.
+    // From here on, only this user can access new files, including files of workers. The socket exists already, so
+    // its mode stays.
     umask(Mode::from_bits_truncate(0o077));
     let listener = socket.listener().context("listening on the socket")?;
     let audit = Audit::open(state.path()).context("opening the audit log in the state directory")?;
@@ -367,8 +368,8 @@ async fn damage(scheduler: &Arc<Scheduler>) -> StoreError {
     std::future::pending().await
 }
 
-/// Starts a scheduler with the configured store. While the database is away, tries again without limit. Meanwhile the
-/// daemon restores devices, and answers clients with an error that names the database.
+/// Starts a scheduler with the configured store. While the database is away, tries again without a time limit.
+/// Meanwhile the daemon restores devices, and answers clients with an error that names the database.
 async fn begin(
     config: &Config,
     (socket, connection_limits): (&Socket, &ConnectionLimits),

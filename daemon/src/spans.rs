@@ -1,6 +1,6 @@
-//! Spans of runs and tests: each run has a span, which contains a span for each of its tests. With the feature `otlp`,
-//! the daemon sends them over gRPC to the OpenTelemetry collector that `OTEL_EXPORTER_OTLP_ENDPOINT` names. Otherwise
-//! the spans have no subscriber and cost nothing.
+//! Spans of runs and tests: each run has a span, which contains a span for each of its tests. With the feature
+//! `otlp`, the daemon sends the spans over gRPC to the OpenTelemetry collector that `OTEL_EXPORTER_OTLP_ENDPOINT`
+//! names. Otherwise the spans have no subscriber and cost nothing.
 
 use tracing::Span;
 use tracing::field::Empty;
@@ -75,7 +75,7 @@ fn endpoint() -> Option<&'static str> {
 #[cfg(not(feature = "otlp"))]
 pub(crate) use without::{Collector, layer};
 
-/// The stand-ins for a daemon without the feature `otlp`.
+/// Stand-ins without the feature `otlp`.
 #[cfg(not(feature = "otlp"))]
 mod without {
     use tracing_subscriber::layer::Identity;

@@ -232,7 +232,7 @@ int stat(const char *path, struct stat *of)
 	return fstatat(AT_FDCWD, place(path, space), of, 0);
 }
 
-/* The symbol of stat in programs for an older libc, possibly in ibsim's preload. */
+/* Programs that were built for an older libc call stat by this name. ibsim's preload may be such a program. */
 int __xstat(int version, const char *path, struct stat *of)
 {
 	(void)version;

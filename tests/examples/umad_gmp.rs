@@ -1,5 +1,5 @@
-//! Checks general management through the kernel's umad on a RoCE port. Some requests get a response, and the kernel
-//! returns the others unanswered. The kernel preserves a part of the transaction ID.
+//! Checks general management through the kernel's umad on a RoCE port. The kernel must deliver responses, and must
+//! return each request that gets no response. The kernel must preserve the low 32 bits of the transaction ID.
 //!
 //! `umad_gmp DEVICE PORT GID_INDEX DGID INTERFACE` sends requests from this GID of the port to queue pair 1 of another
 //! port. The requests arrive at INTERFACE. The program prints a line for each check. The exit code is 0 if all checks
@@ -21,7 +21,7 @@ const TIMEOUT: Duration = Duration::from_millis(400);
 /// Number of a queue pair that the other port does not have.
 const NOBODY: u32 = 0x00ab_cdef;
 const Q_KEY: u32 = 0x8001_0000;
-/// ETIMEDOUT.
+/// The errno ETIMEDOUT.
 const TIMED_OUT: i32 = 110;
 
 fn main() -> ExitCode {
@@ -66,7 +66,6 @@ fn fact(what: &str, seen: impl Display) {
 
 const CLASS_PORT_INFO: AttributeId = AttributeId(0x0001);
 
-/// Returns the destination for that queue pair.
 fn to(qpn: u32, route: GlobalRoute) -> Destination {
     Destination::GsiGlobal {
         dlid: 0,

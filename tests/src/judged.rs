@@ -34,7 +34,7 @@ pub fn judged(rig: &mut dyn Rig, info: &RigInfo, test: &Test, seed: u64, paramet
     judged_with(&mut MemoryJournal::default(), rig, info, test, seed, parameters)
 }
 
-/// Number of rows of a covering array, if the parameters do not give it.
+/// Number of rows of a covering array, if the parameters do not set `rows`.
 const FEW_ROWS: u64 = 6;
 
 /// Same as [`judged`], with the restore journal `journal`.
@@ -49,7 +49,7 @@ pub fn judged_with(
     seed: u64,
     parameters: &[(&str, u64)],
 ) -> Judged {
-    // All rows of a covering array take a second.
+    // Running all rows of a covering array would take a second.
     let few_rows = [("rows", FEW_ROWS)];
     let is_given = parameters.iter().any(|(name, _)| *name == "rows");
     let few_rows = few_rows.iter().filter(|_| !is_given);

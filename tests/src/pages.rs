@@ -123,7 +123,7 @@ fn pages() -> Vec<PathBuf> {
 /// With `UPDATE` set, rewrites the pages instead. `[..]` and `...` stay if they still match.
 ///
 /// # Panics
-/// When the output of a command differs from its page, or a block is not marked.
+/// When the output of a command differs from its page, or a block's fence or contents are malformed.
 pub fn check(lab: Option<&str>) {
     let stale: String = thread::scope(|scope| {
         let running: Vec<_> = pages()
@@ -182,7 +182,7 @@ impl Shown {
 /// Returns the commands of a page of `docs` for one of these labs, in the page's order.
 ///
 /// # Panics
-/// When there is no such page, or its blocks are not marked.
+/// When there is no such page, or a block's fence or contents are malformed.
 #[must_use]
 pub fn shown(page: &str, labs: &[&str]) -> Vec<Shown> {
     let text = fs::read_to_string(root().join("docs").join(page)).unwrap();

@@ -24,7 +24,8 @@ const LIMIT: Duration = Duration::from_secs(1800);
 static PROGRAMS: LazyLock<PathBuf> =
     LazyLock::new(|| verbatim_lab::build_binaries().unwrap_or_else(|error| panic!("{error:#}")));
 
-/// The same `verbatim`, with debug assertions and overflow checks.
+/// The path of a debug build of `verbatim`, with debug assertions and overflow checks. Built once in each test
+/// process.
 static DEBUG: LazyLock<PathBuf> = LazyLock::new(|| {
     let status = cargo().args(["build", "--quiet", "-p", "verbatim"]).status();
     assert!(
@@ -104,7 +105,7 @@ impl Place {
         command
             .env("HOME", self.0.path())
             .env("STATE_DIRECTORY", self.path("state"))
-            // Keeps the command away from a daemon of this machine.
+            // Without this variable, the command would find a daemon of this machine.
             .env("RUNTIME_DIRECTORY", self.path("run"));
         command
     }
@@ -167,7 +168,7 @@ impl fmt::Display for Output {
 /// Runs a command to its end.
 ///
 /// # Panics
-/// When the command cannot be started or does not end within ten minutes.
+/// When the command cannot be started or does not end within half an hour.
 pub fn run(command: &mut Command) -> Output {
     Running::start(command).end(LIMIT)
 }

@@ -12,8 +12,8 @@ use crate::oracle::skipped;
 /// Debian's Python, which has Debian's packages. Another Python on the PATH would lack these packages.
 pub const DEBIAN: &str = "/usr/bin/python3";
 
-/// Returns whether Debian's Python lacks one of these packages. Prints in this case that the test is skipped. A package
-/// has the name of its module, and Debian's name after `python3-`.
+/// Returns whether Debian's Python lacks one of these packages, and if so prints that the test is skipped. A
+/// package is given by the name of its module, and the name of its Debian package without the prefix `python3-`.
 #[must_use]
 pub fn lacks(packages: &[(&str, &str)]) -> bool {
     let modules: Vec<&str> = packages.iter().map(|(module, _)| *module).collect();

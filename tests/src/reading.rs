@@ -43,9 +43,9 @@ fn read(t: &mut Tester<'_>) -> Step {
     Ok(())
 }
 
-/// Returns every field of the device in the order of reading. A field has the name `Attribute[modifier].Field` and a
-/// value in hexadecimal; a table has one number for each element. The performance counters are included if the device
-/// has a LID and responds to it.
+/// Returns every field of the device in the order of reading. A field has the name `Attribute[modifier].Field` and
+/// a value in hexadecimal; a table has one number for each element. The performance counters are included if the
+/// device has a LID and responds to requests for the counters.
 ///
 /// # Errors
 /// When the rig is unavailable or virtual, or the device does not respond.

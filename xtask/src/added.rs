@@ -6,7 +6,7 @@ pub(crate) const WIDTH: usize = 120;
 const TEXTS: [&str; 7] = ["rs", "py", "md", "toml", "proto", "c", "sh"];
 /// Longest sentence of a comment that passes without a remark, in words.
 const WORDS: usize = 30;
-/// First words of sentences that hang on an unnamed subject.
+/// First words of sentences whose subject is unnamed.
 const RIDDLES: [&str; 6] = ["What", "Whoever", "Whatever", "Whichever", "Nobody", "Whyever"];
 
 /// An added line with its place.
@@ -92,7 +92,7 @@ fn comment<'t>(file: &str, line: &'t str) -> Option<&'t str> {
     marks.iter().find_map(|mark| line.strip_prefix(mark)).map(str::trim)
 }
 
-/// Returns whether no sentence goes on in this line: it is empty, or begins a heading, a list item or a table row.
+/// Returns whether a line cannot continue a sentence: an empty line, a heading, a list item or a table row.
 fn begins_anew(text: &str) -> bool {
     text.is_empty() || text.starts_with(['#', '-', '*', '|', '`'])
 }

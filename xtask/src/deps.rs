@@ -1,8 +1,8 @@
 //! `cargo xtask deps`: the directions in which the crates may depend on each other.
 //!
-//! A rule of the architecture is written twice: as a check in `catalog` and as behaviour in `device`. One misreading of
-//! the rule then shows as a difference. The two crates therefore share only `wire`. Dependencies of tests and build
-//! scripts count as well.
+//! A rule of the architecture is written twice: as a check in `catalog` or `oracle`, and as behaviour in `device`. One
+//! misreading of the rule then shows as a difference. `catalog` (with `oracle`) and `device` therefore share only
+//! `wire`. Dependencies of tests and build scripts count as well.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

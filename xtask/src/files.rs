@@ -1,8 +1,9 @@
 //! `cargo xtask deps --files`: the largest cycle among the files of each crate.
 //!
-//! A file depends on another file if it names an item of the other file's module in a `use`, in code, or in a macro's
-//! arguments. An item that a module re-exports counts as an item of that module, so `use super::Item` leads to the
-//! parent's file. `mod a;` alone is no dependency. Items under `#[cfg(test)]` are left out.
+//! A file depends on another file if it names an item of the other file's module. The name may be in a `use`, in
+//! code, or in a macro's arguments. An item that a module re-exports counts as an item of that module, so `use
+//! super::Item` leads to the parent's file. `mod a;` alone is no dependency. Items under `#[cfg(test)]` are left
+//! out.
 //!
 //! The scanner reads tokens instead of text, so comments and strings do not count. The scanner knows no types, so it
 //! misses dependencies through a method or a field.

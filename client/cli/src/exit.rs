@@ -65,7 +65,7 @@ pub(crate) fn of_run(outcome: Option<Outcome>, report: &Report, tolerates_known:
     }
 }
 
-/// Returns the exit code of a run. If known deviations are tolerated, the tests that they explain do not count.
+/// Returns the exit code of a run. With `tolerates_known`, ignores the tests that known deviations explain.
 pub(crate) fn of_report(report: &Report, tolerates_known: bool) -> u8 {
     let counts = |verdict: &&Verdict| !(tolerates_known && report.is_known(&verdict.test));
     let verdicts: Vec<Verdict> = report.verdicts.iter().filter(counts).cloned().collect();

@@ -86,7 +86,7 @@ class SoftRoce(Device):
             node_guid=0x0200_00FF_FE00_0001,
             active_mtu=5,
             atomics=not self.lacks & {Operation.COMPARE_SWAP, Operation.FETCH_ADD},
-            # The tester does not use a capability that is missing here. Tests that need one are NOT_APPLICABLE.
+            # The tester does not use a capability that is missing here. Tests that need it are NOT_APPLICABLE.
             capabilities=Capabilities(
                 operations=(has := [of for of in Operation if of not in self.lacks]),
                 answers=has,

@@ -718,7 +718,7 @@ def test_no_test_fails_a_small_core_and_each_comes_to_its_end(tmp_path: Path) ->
             while True:
                 try:
                     test = left.get_nowait()
-                    # All rows take minutes in real time.
+                    # Run few rows: all rows would take minutes in real time.
                     came += run([test, "--set", "rows=6"] if "matrix" in test else [test])
                 except queue.Empty:
                     return came

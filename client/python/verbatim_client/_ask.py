@@ -117,7 +117,7 @@ def in_order(artifacts: Iterable[str], run: str) -> list[str]:
 
 def check_bundle(place: Path, run: str) -> None:
     """Raises VerbatimError DATA_LOSS when a file differs from the manifest. The bundle of an interrupted run has
-    none."""
+    no manifest and is not checked."""
     manifest = place / "manifest.json"
     if not manifest.exists():
         return

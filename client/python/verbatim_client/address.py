@@ -48,7 +48,7 @@ def find(
     ]
     given = {"server": server, "ca": ca, "cert": cert, "key": key, "server_name": server_name}
     told = {name: str(value) if value else os.environ.get(f"VERBATIM_{name.upper()}") for name, value in given.items()}
-    # The configuration applies without a server, or for a remote server without certificates.
+    # The configuration fills in missing values, except for a local server.
     if not told["server"] or not _is_local(told["server"]):
         kept = _configuration()
         told = {name: value or kept.get(name) for name, value in told.items()}

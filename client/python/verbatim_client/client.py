@@ -41,7 +41,8 @@ class Client:
     VERBATIM_KEY and VERBATIM_SERVER_NAME, then from `~/.config/verbatim/client.toml`. The default server is the local
     socket.
 
-    After a first successful call, the client retries for `patience_s` seconds. Before, it raises an error at once.
+    After a first successful call, the client retries for `patience_s` seconds. Before that call, it raises an error at
+    once.
     """
 
     def __init__(
@@ -109,9 +110,9 @@ class Client:
         """Creates a run of the matching tests. The run waits for its rig and then begins.
 
         With `lease` (from `reserve`) the run uses that lease and its rig. Without `lease` the run uses your lease of
-        the rig, if you hold one; with `own_lease` the run waits for its own lease. `priority` is "low", "normal" or
-        "high". After `wait_at_most_s` in the queue the run ends without having begun. A retried request makes no second
-        run. """
+        the rig, if you hold one. With `own_lease` the run waits for its own lease. `priority` is "low", "normal" or
+        "high". After `wait_at_most_s` in the queue the run ends without having begun. If the client repeats its
+        request, the daemon makes only one run. """
         under = _ask.named("leases", lease) if lease else ""
         request = _ask.create_run(rig, tests, seed, parameters, exit_first, under, priority, own_lease, wait_at_most_s)
         return Run(self, self._patiently(lambda: self._call(self._runs.CreateRun, request)).run)

@@ -107,7 +107,7 @@ pub enum ListenError {
         listen: Listen,
         /// The system's error.
         seen: io::Error,
-        /// What to do.
+        /// Remedy.
         hint: &'static str,
     },
 }

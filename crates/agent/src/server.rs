@@ -19,7 +19,8 @@ use verbatim_verbs::LARGEST_MESSAGE;
 use verbatim_verbs::device::{Device, Failure};
 use verbatim_verbs::session::Limits;
 
-/// A connection that is silent for this long is pinged. It is lost if no answer comes within the same time.
+/// Silence after which the server pings a connection. Without a response within the same time, the connection is
+/// lost.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 /// Largest number of streams of one connection.
 const STREAMS: u32 = 64;

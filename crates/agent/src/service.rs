@@ -24,7 +24,7 @@ use verbatim_verbs::session::{Limits, Session, refused};
 
 /// Largest total size of replies and events that wait for a client, in bytes.
 const ROOM: u32 = 32 << 20;
-/// Smallest size that a message counts for, in bytes, because a message takes more memory than its encoding.
+/// Size that a smaller message counts as, in bytes. A message takes more memory than its encoding.
 const LEAST: u32 = 512;
 
 /// Longest time until a client's first command.

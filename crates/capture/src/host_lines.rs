@@ -36,7 +36,7 @@ impl Open {
             side: asked.side,
             at: asked.at,
             text: format!("\"{label}\": {}", command_words(&asked.command)),
-            // A check refers to an unanswered command by this text.
+            // A check names a command without a response by this text.
             evidence: Evidence::Command(&done).in_words(),
         };
         self.0.insert(asked.number, done);

@@ -147,8 +147,8 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     /// Returns an error of `out`. Returns `InvalidInput` when the interface belongs to another writer, or when
-    /// `original_length` is less than the number of captured bytes. Also returns it when the packet exceeds 4 GiB
-    /// (InfiniBand: 65,519 bytes).
+    /// `original_length` is less than the number of captured bytes. Returns `InvalidInput` also when the packet
+    /// exceeds 4 GiB (InfiniBand: 65,519 bytes).
     pub fn packet(&mut self, packet: &Packet<'_>) -> io::Result<()> {
         let Some(&link_type) = self.interfaces.get(packet.interface.0) else {
             return Err(invalid(format!(
@@ -222,7 +222,7 @@ impl<W: Write> Writer<W> {
         self.out.write_all(&self.block)
     }
 
-    /// Writes each comment as one option, or as several if it exceeds one option.
+    /// Writes each comment as one option, or as several options if the comment exceeds [`OPTION_ROOM`].
     fn comments(&mut self, comments: &[String]) {
         for comment in comments {
             for part in parts(comment) {

@@ -9,12 +9,12 @@ use verbatim_wire::{Lid, Mad, MadHeaders, mad_packet};
 use crate::host_lines::{self, Line, Open};
 use crate::pcapng::Direction;
 
-/// Made-up LIDs of the tester and the device. Wireshark's packet list thereby shows the sender of each packet. A record
-/// need not hold the real LIDs.
+/// Made-up LIDs of the tester and the device, because a record need not hold the real LIDs. With these LIDs,
+/// Wireshark's packet list shows the sender of each packet.
 const TESTER: Lid = Lid(1);
 const DEVICE: Lid = Lid(2);
 
-/// The interface of the capture that shows an entry: one per port, and one per device's host.
+/// The interface of the capture for an entry. Each port has one, and so does each host of a device.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum On {
     Mads,

@@ -90,8 +90,8 @@ pub struct Capture<W: Write> {
 impl<W: Write> Capture<W> {
     /// Begins the capture of records with these kinds of entries.
     ///
-    /// `epoch_ns` is the first record's time 0, in nanoseconds since 1970, or 0. If a record would begin before the end
-    /// of the previous record, the writer moves its times after that end.
+    /// `epoch_ns` is the first record's time 0, in nanoseconds since 1970, or 0. If a record would begin before the
+    /// end of the previous record, its time 0 moves to that end.
     ///
     /// # Errors
     /// Returns an error of `out`.

@@ -61,7 +61,7 @@ mod listing {
         let mut chapters = 0;
         for chapter in std::fs::read_dir(source).unwrap() {
             let chapter = chapter.unwrap().path();
-            // Skip a folder that git left empty.
+            // git may leave an empty folder behind when it removes the last file.
             if !chapter.is_dir() || std::fs::read_dir(&chapter).unwrap().next().is_none() {
                 continue;
             }

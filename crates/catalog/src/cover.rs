@@ -1,8 +1,8 @@
 //! Covering arrays: few rows in which every combination of values of any t factors occurs.
 //!
-//! A fault of a device shows under a combination of few conditions. The rows of strength 2 bring about each pair of
-//! conditions, the rows of strength 3 each triple. Source: Kuhn, Kacker, Lei, "Practical Combinatorial Testing",
-//! NIST SP 800-142.
+//! A fault of a device usually shows under a combination of few conditions. Rows of strength 2 contain each
+//! feasible pair of conditions, and rows of strength 3 each feasible triple. Source: Kuhn, Kacker, Lei, "Practical
+//! Combinatorial Testing", NIST SP 800-142.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,6 @@ use verbatim_tester::Stream;
 /// A condition of a test, with its values.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Factor {
-    /// Name of the condition.
     pub(crate) name: &'static str,
     /// Names of the values. The first value is the default, which a shrunk row prefers.
     pub(crate) values: &'static [&'static str],
@@ -20,15 +19,13 @@ pub(crate) struct Factor {
 /// A row: the index of a value for each factor.
 pub(crate) type Row = Vec<u8>;
 
-/// Factors, and the rows that are legal.
+/// Factors, with the rule that decides which rows are legal.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Family {
-    /// Name of the family.
     pub(crate) name: &'static str,
-    /// The factors.
     pub(crate) factors: &'static [Factor],
-    /// Returns the reason why no legal row has these values. Factors without a value are open. It must give the reason
-    /// only if no value of the open factors makes the row legal.
+    /// Returns the reason why no legal row has these values. A factor without a value is open. The function may
+    /// return a reason only if no values of the open factors make the row legal.
     pub(crate) refuses: fn(&Partial<'_>) -> Option<&'static str>,
 }
 
@@ -119,8 +116,8 @@ impl Family {
         self.reason(&values).is_none()
     }
 
-    /// Returns the reason why no legal row has a combination. If the combination itself is legal, each value of another
-    /// factor rules it out, and the reason names them.
+    /// Returns the reason why no legal row has a combination. If the combination alone breaks no rule, the reason
+    /// names another factor and the rule that each of its values breaks.
     pub(crate) fn why_not(&self, combination: &[(usize, u8)]) -> String {
         let mut values = vec![None; self.factors.len()];
         for (factor, value) in combination {
@@ -153,7 +150,7 @@ impl Family {
             covered: 0,
         };
         while let Some(seed) = open.next() {
-            // The best of three rows, each filled in another order.
+            // Keep the best of three rows. Each row is filled in another order of factors.
             let tries = (0..3).filter_map(|_| self.complete(&seed, &open, &mut random));
             let best = tries.max_by_key(|row| open.gain(row));
             match best {
@@ -170,8 +167,8 @@ impl Family {
         array
     }
 
-    /// Completes a combination to a legal row that covers many open combinations. Returns `None` if no legal row has
-    /// the combination.
+    /// Completes a combination into a legal row that covers many open combinations. Returns `None` if no legal row
+    /// has the combination.
     fn complete(&self, seed: &[(usize, u8)], open: &Open, random: &mut Stream) -> Option<Row> {
         let mut values = vec![None; self.factors.len()];
         for (factor, value) in seed {
@@ -188,8 +185,8 @@ impl Family {
             .then(|| values.into_iter().flatten().collect())
     }
 
-    /// Returns whether the values are legal, and each factor of `rest` by itself still has a legal value. Without this
-    /// look ahead, a contradiction would show only after all values of the factors in between.
+    /// Returns whether the values are legal, and each factor of `rest` by itself still has a legal value. Without
+    /// this look-ahead, the search would fill all factors in between before it finds a contradiction.
     fn is_open(&self, values: &mut [Option<u8>], rest: &[usize]) -> bool {
         let mut has_legal = |at: usize| {
             let legal = (0..self.factors[at].values.len()).any(|value| {
@@ -282,7 +279,7 @@ impl Open {
         Self { sets: sets.collect() }
     }
 
-    /// Returns an open combination of the set with most of them.
+    /// Returns an open combination of the factors that have the most open combinations.
     fn next(&self) -> Option<Combination> {
         let fullest = self.sets.iter().max_by_key(|set| set.left)?;
         let index = fullest.is_open.iter().position(|is_open| *is_open)?;
@@ -294,7 +291,8 @@ impl Open {
         self.sets.iter().filter(is_new).count()
     }
 
-    /// Returns the number of open combinations that a further value completes.
+    /// Returns the number of open combinations that the values cover once `factor` has `value`, among those with
+    /// `factor`.
     fn gain_of(&self, values: &[Option<u8>], (factor, value): (usize, u8)) -> usize {
         let of = |at: usize| if at == factor { Some(value) } else { values[at] };
         let with = self.sets.iter().filter(|set| set.factors.contains(&factor));

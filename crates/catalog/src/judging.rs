@@ -116,9 +116,9 @@ fn before_its_procedure(test: &Test, trace: &Trace, findings: &mut Findings<'_>)
     fails.then(|| (Outcome::Fail, Some(Cause::Dut), first(findings, Passed::Fail)))
 }
 
-/// Judges a test that stopped because the device lacks a feature, or its host refused a command. Returns FAIL if the
-/// device violated a rule before that. Only the oracle's rules apply, because they need only the packets sent so far.
-/// The test's own judge would expect the complete procedure.
+/// Judges a test that stopped because the device lacks a feature, or its host refused a command. Returns FAIL if
+/// the device violated a rule before the stop. Only the oracle's rules apply, because they need only the packets
+/// sent so far. The test's own judge would expect the complete procedure.
 fn before_what_it_lacks<'a>(test: &Test, trace: &'a Trace, findings: &mut Findings<'a>) -> Option<Came> {
     let stopped = trace.stopped.as_ref()?;
     if stopped.reason != StopReason::NotOffered && !is_refused_by_host(trace) {
@@ -162,7 +162,7 @@ fn before_judging(trace: &Trace) -> Option<Came> {
         StopReason::Disturbed => (Outcome::Inconclusive, Cause::Rig),
         StopReason::Stalled => (Outcome::Inconclusive, Cause::Tester),
         StopReason::Panicked | StopReason::Tester => (Outcome::Error, Cause::Tester),
-        // A device whose M_Key differs from the rig file's conforms, whether it reports the key or hides it.
+        // A device may conform although its M_Key differs from the rig file's key, so the cause is the rig.
         StopReason::NotSane if stopped.text.contains(ANOTHER_KEY) => (Outcome::Error, Cause::Rig),
         StopReason::NotSane if trace.exchanges.iter().any(|exchange| exchange.answer().is_some()) => {
             (Outcome::Inconclusive, Cause::Rig)
@@ -202,7 +202,7 @@ fn judged(test: &Test, trace: &Trace, findings: &mut Findings<'_>) -> Came {
         }
     }
     crate::kernel::observe(trace, findings);
-    // If a host refused a command, the procedure may have left out the step that the judge misses.
+    // If a host refused a command, the procedure may have left out the step whose label the judge misses.
     let refused = oracle::first_refused(trace).filter(|_| matches!(gap, Some(Gap::Missing(_))));
     let gap = gap.filter(|_| refused.is_none());
     findings.not_applicable = findings.not_applicable.take().or(refused);
@@ -458,7 +458,7 @@ fn with_reset(trace: &Trace, came: Came, findings: &mut Findings<'_>) -> Came {
 
 /// The statement that a port responds to requests.
 const ANSWERS: &str = "C13-14";
-/// The subject of the check on a device that needed a reset.
+/// The text of the check on a device that needed a reset.
 const STOPPED_ANSWERING: &str = "device stopped answering";
 
 /// Judges a device that could not be restored. Each Set of the restore with a successful response must have taken

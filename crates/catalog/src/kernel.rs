@@ -1,4 +1,5 @@
-//! Observations about a Linux kernel between the tester and the device. These observations decide nothing.
+//! Observations about a Linux kernel between the tester and the device. The observations do not affect the
+//! outcome.
 //!
 //! Sources: `mad.c`, `smi.c`, `agent.c` and `user_mad.c` of Linux's `drivers/infiniband/core`. docs/hardware.md
 //! describes the effects class by class.

@@ -1,4 +1,4 @@
-//! Words of tests, such as `rnr`. `mkey`, `m-key` and `M_Key` are one word.
+//! Words of tests, such as `rnr`. `mkey`, `m-key` and `M_Key` count as the same word.
 
 use std::collections::BTreeSet;
 

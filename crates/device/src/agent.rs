@@ -1,4 +1,4 @@
-//! The subnet management agent: from a request to its response (architecture 13.4.7, 14.2.3).
+//! The subnet management agent, which turns a request into a response (architecture 13.4.7, 14.2.3).
 //!
 //! The agent checks in this order: versions, M_Key, method, attribute, modifier, fields.
 
@@ -17,7 +17,7 @@ use crate::traps;
 /// Range of the AttributeIDs of the subnet management classes.
 const NUMBERS: core::ops::RangeInclusive<u16> = AttributeId::NOTICE.0..=AttributeId::LED_INFO.0;
 
-/// The result of a request: a status, and the bytes of the attribute if there are any.
+/// The status of a response, and the bytes of the attribute if the response carries an attribute of its own.
 pub(crate) struct Reply {
     pub(crate) status: Status,
     /// `None`: the response carries the data of the request.
@@ -115,7 +115,7 @@ impl Agent<'_> {
         &mut self.ports[self.at]
     }
 
-    /// Returns the refusal of an attribute that this node does not have.
+    /// Returns the response to a request for an attribute that this node does not have.
     pub(crate) fn unsupported(&self) -> Reply {
         if self.faults.has(Defect::UnsupportedAttributeAccepted) {
             Reply::refused(Status::OK)
@@ -136,7 +136,8 @@ impl Agent<'_> {
         }
     }
 
-    /// Handles an SMP of another version. Returns `None` if the version is right, and otherwise the optional refusal.
+    /// Checks the versions of an SMP. Returns `None` if both are right. Otherwise returns the bad-version response,
+    /// or `Some(None)` if the agent drops the SMP.
     fn wrong_version(&self, request: &Mad) -> Option<Option<Mad>> {
         let header = request.header();
         let refusal = Some(refuse(request, Status::BAD_VERSION));
@@ -149,7 +150,7 @@ impl Agent<'_> {
         None
     }
 
-    /// Returns the status for a Get that the agent refuses by its AttributeID, before the M_Key check.
+    /// Returns an error status if the agent refuses a Get for its AttributeID alone, before the M_Key check.
     fn refused_unseen(&self, request: &Mad) -> Option<Status> {
         let choices = &self.profile.choices;
         let attribute = request.attribute_id();
@@ -295,11 +296,12 @@ impl Agent<'_> {
     }
 }
 
-/// Returns the response: header and route of the request, method GetResp, status and data.
+/// Builds the response: it has the header and the route of the request, method GetResp, and the status and data of
+/// `reply`.
 fn answer(request: &Mad, reply: &Reply) -> Mad {
     let mut mad = *request;
-    // Clears the reserved bytes. The bytes after the data are reserved only in a LID-routed SMP: a directed-route SMP
-    // has its paths there.
+    // Clears the reserved bytes. In a LID-routed SMP, the bytes after the data are reserved too. In a
+    // directed-route SMP, these bytes contain the paths.
     mad.bytes_mut()[18..20].fill(0);
     if request.is_directed() {
         mad.bytes_mut()[36..64].fill(0);
@@ -327,7 +329,7 @@ fn repeat_reserved(request: &Mad, mut answer: Mad) -> Mad {
     answer
 }
 
-/// Returns the response that refuses a request. The response carries the data of the request.
+/// Builds the response that refuses a request. The response carries the data of the request.
 pub(crate) fn refuse(request: &Mad, status: Status) -> Mad {
     answer(request, &Reply::refused(status))
 }

@@ -35,8 +35,8 @@ pub struct Choices {
     pub part_beyond_capacity_refused: bool,
     /// Whether entries of VLArbitrationTable beyond the capacity keep the written value. Otherwise they read as zeros.
     pub entries_beyond_capacity_kept: bool,
-    /// Whether the port refuses a table that contains a VL that is not operational. Otherwise the port stores the
-    /// table.
+    /// Whether the port refuses a table that contains a VL that is not operational. Otherwise
+    /// `corrects_foreign_vls` decides.
     pub foreign_vls_refused: bool,
     /// Whether the port refuses an absent optional table as an unsupported combination of method and attribute.
     /// Otherwise the port refuses it as an unsupported method.
@@ -45,7 +45,8 @@ pub struct Choices {
     pub illegal_set_applies_nothing: bool,
     /// The effect of a Set(PortInfo) that repeats an unassigned LID or MasterSMLID.
     pub unassigned: Unassigned,
-    /// Whether an AttributeModifier that the attribute does not use must be 0. Otherwise the port ignores it.
+    /// Whether the port refuses a nonzero AttributeModifier if the attribute does not use the modifier. Otherwise
+    /// the port ignores the modifier.
     pub unused_modifier_refused: bool,
     /// Whether a second violation restarts a running lease timer. Otherwise the timer continues.
     pub second_violation_restarts_lease: bool,
@@ -58,7 +59,7 @@ pub struct Choices {
     pub counter_write: CounterWrite,
     /// Average number of Busy responses per 16 Gets and Sets, chosen at random: 0 none, 16 all.
     pub busy: u8,
-    /// Whether the device executes a request that gets a Busy response. Otherwise the device ignores the request.
+    /// Whether the device executes a request that gets a Busy response. Otherwise the device does not execute it.
     pub busy_and_done: bool,
     /// Whether PortCounters has the four optional traffic counters. Otherwise they are 0.
     pub counts_traffic: bool,
@@ -68,15 +69,15 @@ pub struct Choices {
     pub measures_latency: bool,
     /// Whether the port refuses an unknown AttributeID before the M_Key check. Otherwise the M_Key check comes first.
     pub refuses_unknown_first: bool,
-    /// Whether a port that sends no traps discards a TrapRepress without checking its M_Key. Otherwise the port checks
-    /// the key.
+    /// Whether a port that sends no traps discards a TrapRepress without an M_Key check. Otherwise the port checks
+    /// the M_Key.
     pub knows_no_repress: bool,
     /// Whether each trap waits until the preceding one is repressed. Otherwise the port sends only the latest trap.
     pub queues_traps: bool,
     /// Whether a port without an assigned LID reports the permissive LID, 0xFFFF. Otherwise it reports 0.
     pub shows_permissive_lid: bool,
-    /// Whether the port stores VL 0 in place of a VL that is not operational. Otherwise the port stores or refuses this
-    /// VL.
+    /// Whether the port stores VL 0 in place of a VL that is not operational. Otherwise the port stores this VL.
+    /// Without effect if `foreign_vls_refused` is set.
     pub corrects_foreign_vls: bool,
     /// Capacity of the buffer of VL 15 in SMPs. The port drops SMPs that arrive while the buffer is full. 0: no limit.
     pub vl15_room: u8,
@@ -85,7 +86,7 @@ pub struct Choices {
     pub link_fields_wait: bool,
     /// Whether LinkSpeedExtEnabled 30 (no extended speed) reads back as 0. Otherwise it reads back as 30.
     pub no_ext_speeds_as_0: bool,
-    /// Whether DiagCode reports the progress of a self-test that runs all the time. Otherwise DiagCode is constant.
+    /// Whether DiagCode reports the progress of a self-test that never ends. Otherwise DiagCode is constant.
     pub tests_itself: bool,
     /// Whether the performance agent redirects all requests. [`Profile::vary`](crate::Profile::vary) never draws this
     /// choice, because a test then learns nothing about the port's counters.

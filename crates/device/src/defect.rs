@@ -346,7 +346,7 @@ impl Defect {
             Self::VlArbitrationReservedNotZero => two_tables && low > 0,
             Self::LinkSpeedExtEnabledNotKept => profile.has_extended_speeds(),
             Self::ExtendedSpeedsWithoutCapability => !profile.has_extended_speeds(),
-            // Tests step only a port with a LID through its states.
+            // Tests change PortState step by step only on a port with a LID.
             Self::ArmedSkipped | Self::ArmedRefused => profile.lid != verbatim_wire::Lid(0),
             Self::LedInfoShownToAll | Self::WrongKeySetOfLedInfoObeyed | Self::LedInfoReservedNotZero => {
                 profile.has_led()

@@ -152,7 +152,7 @@ impl Device {
         ports.chain([answer]).flatten().min()
     }
 
-    /// Advances the time to `now`. The time never goes back: an earlier `now` counts as the latest known time.
+    /// Advances the time to `now`. The time never goes back: an earlier `now` does not change the time.
     pub fn tick(&mut self, now: Duration) {
         self.now = self.now.max(now);
         let now = self.now;
@@ -173,8 +173,8 @@ impl Device {
         &self.profile
     }
 
-    /// Returns whether the buffer of VL 15 has space for an SMP. If the buffer is limited and has space, the SMP
-    /// occupies the space until the device has served it.
+    /// Returns whether the buffer of VL 15 has space for an SMP. In a limited buffer, the SMP then occupies the
+    /// space until the device has served the SMP.
     fn has_room(&mut self, now: Duration, index: usize) -> bool {
         self.held.retain(|(_, until)| *until > now);
         let room = usize::from(self.profile.choices.vl15_room);
@@ -213,7 +213,7 @@ impl Device {
         }
     }
 
-    /// Moves the responses and traps whose time to send has come to the ready queue.
+    /// Moves the responses and traps that are due to the ready queue.
     fn release(&mut self, now: Duration) {
         while let Some(entry) = self.pending.first_entry()
             && entry.key().0 <= now

@@ -85,7 +85,6 @@ impl Lock {
         }
     }
 
-    /// Returns the time at which the running lease expires.
     pub(crate) fn expires_at(&self) -> Option<Duration> {
         self.expires_at
     }

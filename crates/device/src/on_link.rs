@@ -1,4 +1,4 @@
-//! The link layer's view of a port: its profile from PortInfo and the P_KeyTable, and its counters.
+//! The port as seen by the link layer: a link profile from PortInfo and the P_KeyTable, and the error counters.
 
 use verbatim_wire::{PKey, PortCounters, PortRcvErrorDetails};
 

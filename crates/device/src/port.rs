@@ -15,7 +15,8 @@ pub(crate) struct Port {
     pub(crate) number: u8,
     /// PortInfo, except LocalPortNum and the fields in [`Lock`].
     pub(crate) info: PortInfo,
-    /// PortInfo with the written values of the fields that take effect only when the link goes down.
+    /// A copy of PortInfo with written fields that take effect only when the link goes down; `None` if there are
+    /// none.
     pub(crate) waits: Option<PortInfo>,
     pub(crate) lock: Lock,
     pub(crate) guids: Vec<Guid>,
@@ -67,7 +68,6 @@ impl Port {
         self.info.operational_vls().data_vls().unwrap_or(1)
     }
 
-    /// Returns whether the port is disabled.
     pub(crate) fn is_disabled(&self) -> bool {
         self.info.port_physical_state() == PhysState::DISABLED
     }

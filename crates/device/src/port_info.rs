@@ -44,7 +44,7 @@ impl Agent<'_> {
         Reply::ok(shown.bytes())
     }
 
-    /// Applies a Set to the receiving port. The PortInfo of another port is read-only here.
+    /// Applies a Set to the receiving port. A Set that addresses another port changes nothing.
     pub(crate) fn set_port_info(&mut self, request: &Mad) -> Reply {
         let Some(target) = self.target(request) else {
             if self.faults.has(Defect::RefusedSetTakesLease) {
@@ -368,7 +368,6 @@ fn states(change: &mut Change<'_>, wanted: &PortInfo) {
     }
 }
 
-/// Returns PortInfo after the link came up.
 pub(crate) fn initialize(info: PortInfo) -> PortInfo {
     info.with_port_state(PortState::INITIALIZE)
         .with_port_physical_state(PhysState::LINK_UP)
@@ -431,7 +430,7 @@ fn read_only_fields(change: &mut Change<'_>, wanted: &PortInfo) {
     }
 }
 
-/// Restores fields that a defective device does not store.
+/// Restores the old values of the fields that a defective device does not store.
 fn fields_not_kept(change: &mut Change<'_>, before: &PortInfo) {
     for (defect, name) in [
         (Defect::NeighborMtuNotKept, "NeighborMTU"),
@@ -463,7 +462,7 @@ fn fields_cut(change: &mut Change<'_>) {
     }
 }
 
-/// Stores the code for all supported widths or speeds, as a defective device does.
+/// Stores the code "all supported widths" or "all supported speeds" itself, as a defective device does.
 fn codes_kept(change: &mut Change<'_>, wanted: &PortInfo) {
     if wanted.link_width_enabled() == LinkWidths(0xFF) && change.faults.has(Defect::AllWidthsKeptAsCode) {
         change.info = change.info.with_link_width_enabled(LinkWidths(0xFF));

@@ -1,6 +1,6 @@
 //! The capabilities, the initial state and the implementation choices of a device.
 //!
-//! [`Profile::vary`] draws from a seed the properties in which two conforming devices may differ.
+//! [`Profile::vary`] draws other values, from a seed, for the properties in which conforming devices may differ.
 
 use core::time::Duration;
 
@@ -20,7 +20,7 @@ const EXTENDED_SPEEDS: u32 = 1 << 14;
 const REINIT: u32 = 1 << 18;
 const LINK_ROUND_TRIP_LATENCY: u32 = 1 << 24;
 const MCAST_P_KEY_TRAP_SUPPRESSION: u32 = 1 << 29;
-/// Bits of CapabilityMask that qib sets: automatic path migration, and the notices that qib claims to send.
+/// Further bits of CapabilityMask in the qib profile: IsOptionalIPDSupported, and three kinds of notices.
 const QIB_NOTICES: u32 = 1 << 4 | 1 << 21 | 1 << 22 | 1 << 26;
 /// CapabilityMask2: IsSetNodeDescriptionSupported.
 const SET_NODE_DESCRIPTION: u16 = 1;
@@ -110,8 +110,8 @@ pub struct Profile {
     pub q_key_violations: u16,
     /// Seed of the initial contents of the tables. 0: the contents after power-on.
     pub tables_seed: u64,
-    /// Whether the tables initially contain VLs that are not operational. SLtoVLMappingTable is then an identity map,
-    /// as some devices have after power-on.
+    /// Whether the tables initially contain VLs that are not operational. Each SL then maps to the VL of the same
+    /// number, as on some devices after power-on.
     pub foreign_vls: bool,
 
     /// Time from a request to its response. The response time of a conforming device is at most RespTimeValue.
@@ -316,7 +316,7 @@ impl Profile {
         self.choices.counts_traffic = below(rng, 4) != 0;
         self.choices.replies_to_init_type = below(rng, 4) == 0;
         self.choices.measures_latency = below(rng, 4) == 0;
-        // May halve the low-priority table, which still has an entry for each VL.
+        // The shorter table still has an entry for each VL.
         let most = self.vl_arbitration_low_cap;
         if most >= 32 && below(rng, 4) == 0 {
             self.vl_arbitration_low_cap = most / 2;
@@ -356,7 +356,7 @@ impl Profile {
         profile.capability_mask = CapabilityMask(has.fold(0, |all, one| all | one));
         profile.capability_mask_2 = below(rng, 2) as u16;
         profile.vl_cap = VlCap(1 + below(rng, 5) as u8);
-        // With one data VL both tables are optional.
+        // With one data VL, SLtoVLMappingTable and VLArbitrationTable are optional.
         let several = profile.vl_cap != VlCap::VL0;
         if several || below(rng, 2) == 1 {
             profile.capability_mask.0 |= CapabilityMask::SL_MAPPING;
@@ -364,7 +364,8 @@ impl Profile {
         profile.vl_arbitration = several || below(rng, 2) == 1;
         let mut entries = |least: u64| (least + below(rng, 65 - least)) as u8;
         (profile.vl_arbitration_low_cap, profile.vl_arbitration_high_cap) = if profile.vl_arbitration {
-            // Each data VL needs at least one entry in a table. `sizes` may raise eight VLs to fifteen.
+            // Each data VL needs an entry in a table. `sizes` may raise 8 data VLs to 15, so 8 data VLs need 15
+            // entries.
             let least = match profile.vl_cap {
                 VlCap::VL0_7 => 15,
                 lanes => lanes.data_vls().unwrap_or(1).into(),
@@ -401,8 +402,8 @@ impl Profile {
         }
     }
 
-    /// May remove the LID or MasterSMLID, as if a subnet manager had stopped halfway. May set one of them to 1, as in
-    /// most subnets.
+    /// May remove the LID or MasterSMLID, as if a subnet manager had stopped before it finished. May set one of
+    /// them to 1, as in most subnets.
     fn addresses(&mut self, rng: &mut ChaCha8Rng) {
         let which = below(rng, 8);
         if self.lid == Lid(0) {

@@ -1,8 +1,8 @@
 //! Directed routes at an adapter's port (architecture 14.2.2): received requests and sent responses.
 //!
-//! An SMP that arrives at the end of its route has HopPointer = HopCount. The adapter writes the port number into the
-//! return path. The agent's response would have HopPointer = HopCount + 1, and the adapter's own interface decrements
-//! HopPointer before the response leaves. The requester's interface performs the last decrement.
+//! When an SMP arrives at the end of its route, HopPointer equals HopCount. The adapter writes the port number into
+//! the return path. In the agent's response, HopPointer would be HopCount + 1. The adapter's own interface
+//! decrements HopPointer before the response leaves, and the requester's interface performs the last decrement.
 
 use verbatim_wire::{AttributeId, DrSmp, Layout, Lid, Mad};
 

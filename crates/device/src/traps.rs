@@ -78,7 +78,7 @@ impl Traps {
         }
     }
 
-    /// Takes the next waiting trap if no trap is outstanding.
+    /// Makes the oldest waiting trap the outstanding trap if no trap is outstanding.
     fn next(&mut self) {
         if self.outstanding.is_none() {
             let next = self.waiting.pop_front();
@@ -203,7 +203,7 @@ pub(crate) fn bad_m_key(issuer: Lid, source: Lid, smp: &Mad) -> Notice {
         .with_m_key(smp.m_key());
     if smp.is_directed() {
         let route = DrSmp::from_bytes(smp.bytes());
-        // Copies the path as in the SMP, with its unused first byte.
+        // Copies the path with its unused first byte, as the SMP carries it.
         let shown = route.hop_count().saturating_add(1).min(PATH_LENGTH);
         details = details
             .with_dr_slid(route.dr_slid())

@@ -1,7 +1,7 @@
 //! VLArbitrationTable (architecture 14.2.5.9): the low- and high-priority tables in two parts each.
 //!
-//! The high half of the AttributeModifier is the part: 1 and 2 low priority, 3 and 4 high priority, 32 entries each.
-//! The low half is the port number on a switch; other nodes ignore it.
+//! The high half of the AttributeModifier selects the part: 1 and 2 low priority, 3 and 4 high priority. A part has
+//! 32 entries. The low half is the port number on a switch; other nodes ignore it.
 
 use rand_chacha::ChaCha8Rng;
 use verbatim_wire::{Layout, Mad, Reserved, Status, VlArbitrationTable};

@@ -23,8 +23,8 @@ const SHELLS: [(Shell, &str, &str); 3] = [
     (Shell::Fish, "fish/vendor_completions.d", "NAME.fish"),
 ];
 
-/// Handles a request in the program's environment: writes pages and completions, or completes a word for a shell. If
-/// `asked` returns an exit code, the program must end with this code.
+/// Handles a request in the environment variables: writes pages and completions, or completes a word for a shell.
+/// If `asked` returns an exit code, the program must end with this code.
 #[must_use]
 pub fn asked(command: fn() -> Command) -> Option<ExitCode> {
     CompleteEnv::with_factory(command).var(COMPLETES).complete();

@@ -19,14 +19,15 @@ struct Region {
     r_key: RKey,
     addresses: core::ops::Range<u64>,
     access: pb::Access,
-    /// Place in the record after which the region was certainly deregistered; `None`: the region may still exist.
+    /// Position in the record after which the region is certainly deregistered. `None`: the region may still exist.
     gone: Option<usize>,
     /// Whether the host ever requested to deregister the region.
     goes: bool,
 }
 
-/// Remote access rights of a queue pair. Each element of `given`: the rights that a command set, and the place after
-/// which they certainly applied. `answers_none`: the queue pair accepts no READ or atomic.
+/// Remote access rights of a queue pair. Each element of `given` has the rights that a command set, and the
+/// position in the record after which they certainly apply. With `answers_none`, the queue pair accepts no READs
+/// and no atomics.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rights {
     pub(super) given: Vec<(pb::Access, usize)>,
@@ -47,16 +48,17 @@ pub(super) struct Allows {
 type Right = fn(pb::Access) -> bool;
 
 impl Rights {
-    /// Returns the rights that may apply to a request sent at place `at`: the last rights that certainly applied by
-    /// then, and all later rights.
+    /// Returns the rights that may apply to a request at position `at` of the record. These are the last rights
+    /// that certainly apply by then, and all rights set later.
     fn for_one_at(&self, at: usize) -> &[(pb::Access, usize)] {
         let last = self.given.iter().rposition(|(_, since)| *since < at);
         &self.given[last.unwrap_or(0)..]
     }
 }
 
-/// All memory regions of a record. A request counts as denied only if no region can allow it. Two regions may share an
-/// R_Key, and a SEND with Invalidate may not have arrived.
+/// All memory regions of a record. A request counts as denied only if no region can allow it, because several
+/// regions may share an R_Key. An R_Key that a SEND with Invalidate names may still be valid, because the SEND may
+/// be lost.
 pub(super) struct Regions<'t> {
     trace: &'t Trace,
     all: Vec<Region>,
@@ -114,8 +116,8 @@ impl<'t> Regions<'t> {
         asks_for(opcode).is_some_and(executes) && !(is_atomic && self.is_without_atomics)
     }
 
-    /// Checks the access of a request sent at place `at` to a queue pair with the rights `of_qp`. Leaves the result
-    /// open for an unsupported operation, because other errors apply to it.
+    /// Checks the access of a request at position `at` of the record, to a queue pair with the rights `of_qp`.
+    /// Returns an empty result for an unsupported operation, because other errors apply to that operation.
     pub(super) fn allow(&self, packet: &Packet<'_>, at: usize, of_qp: &Rights) -> Allows {
         let asks = RequestKind::of(packet.opcode());
         let right: Right = match asks {

@@ -7,16 +7,16 @@ use verbatim_record::{Entry, Trace};
 use super::record::connections;
 use super::verbs;
 
-/// Returns how often each rule was applied in the record of a test, by the rule's name. Violations and rules that were
-/// never applied are left out. Returns `None` if an entry of the record refers to an undefined item.
+/// Returns how often each rule was applied in the record of a test, by the rule's name. Violations and rules that
+/// were never applied are left out. Returns `None` if the entries are not a valid record.
 #[must_use]
 pub fn applications(entries: Vec<Entry>) -> Option<BTreeMap<&'static str, u64>> {
     let trace = Trace::new(entries).ok()?;
     let mut applications = BTreeMap::new();
     for connection in connections(&trace) {
         for (rule, count) in connection.counts() {
-            // Leave out violations: an excused violation proves nothing. In the record of a conforming device, the peer
-            // sent the packets of all other violations.
+            // Violations are not counted. An excused violation proves nothing. In the record of a conforming
+            // device, the tester's peer sent the packets of all other violations.
             let judged = count.asked - count.excused - count.broken;
             if judged > 0 {
                 *applications.entry(rule.name()).or_default() += judged;

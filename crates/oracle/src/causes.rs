@@ -1,19 +1,21 @@
 //! Links each finding of a record to its cause, so that one fault counts as one finding.
 //!
-//! A finding follows from an earlier finding if
+//! A finding *accuses* one event: the last event of its evidence. A finding about a missing event accuses the first
+//! event of its evidence, which demanded the missing event. A finding follows from an earlier finding if
 //! * both break the same rule and statement in the same aspect,
 //! * the earlier finding accuses an event in the evidence of the later finding, or
 //! * both accuse the same event, and the earlier finding is on an inner [`Layer`].
 //!
-//! A test's own check follows from a rule that fails on the same statement, or with one of the check's events. No
-//! finding is dropped: a finding with a cause keeps its text and result, and names its cause.
+//! A check of the test's judge follows from a failed rule with the same statement, or with one of the check's
+//! events in its evidence. No finding is dropped: a finding with a cause keeps its text and result, and names its
+//! cause.
 
 use verbatim_record::{Check, Passed};
 
 use crate::management;
 use crate::registry::{Layer, Rule};
 
-/// Sort key of a finding: whether it is a test's own check (sorts last), the accused event, and the layer.
+/// Sort key of a finding: whether the test's judge made it (sorts last), the accused event, and the layer.
 type Key = (bool, u64, Option<Layer>);
 
 /// Sets `follows_from` of each finding that another finding causes. Sorts failed findings before inconclusive findings,
@@ -50,8 +52,7 @@ fn layer(check: &Check) -> Option<Layer> {
     Rule::named(&check.rule).map(Rule::layer)
 }
 
-/// Returns the event that a finding accuses: the last event of its evidence. A finding about a missing event accuses
-/// the first event of its evidence, which demanded the missing event.
+/// Returns the event that a finding accuses.
 fn accused(check: &Check) -> Option<u64> {
     match layer(check) {
         Some(Layer::Missing) => check.places.first().copied(),
@@ -117,7 +118,7 @@ fn letters(text: &str) -> String {
     text.chars().filter(|c| !c.is_ascii_digit()).collect()
 }
 
-/// Returns whether two checks of a test belong to one step. The step's name precedes the colon.
+/// Returns whether two checks of a test belong to one step. The name of the step precedes the colon in `about`.
 fn is_of_one_step(one: &str, other: &str) -> bool {
     let step = |about: &str| about.split_once(": ").map(|(step, _)| step.to_owned());
     step(one).is_some() && step(one) == step(other)

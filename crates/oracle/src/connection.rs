@@ -21,7 +21,8 @@ use super::window::{Place, Source, Window};
 /// Maximum number of findings that a connection stores. Further findings are only counted.
 pub const KEPT: usize = 16;
 
-/// Rules of message structure. It is unknown whether a responder counts a message that breaks such a rule.
+/// Rules of message structure. If a request breaks one of these rules, it is unknown whether the responder counts
+/// its message in the MSN.
 const OF_MESSAGES: [Rule; 8] = [
     Rule::UdpLength,
     Rule::Opcode,
@@ -46,9 +47,9 @@ pub enum Loss {
 /// Reasons why a request may begin another connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Doubt {
-    /// Whether the request differs from the earlier request with its PSN, or its PSN is far from all others.
+    /// Whether the request differs from the earlier request with the same PSN, or its PSN is far from all others.
     pub(super) differs: bool,
-    /// Whether the earlier request with its PSN was acknowledged.
+    /// Whether the earlier request with the same PSN was acknowledged.
     pub(super) was_acknowledged: bool,
 }
 
@@ -61,7 +62,7 @@ pub struct Count {
     pub broken: u64,
     /// Violations with an excuse.
     pub excused: u64,
-    /// Number of each end's first packet that obeyed the rule; 0: none.
+    /// Number of the first packet of each end that obeyed the rule; 0: no packet did.
     pub shown: [u64; 2],
 }
 
@@ -122,8 +123,8 @@ impl Connection {
         }
     }
 
-    /// Sets the PSN of an end's first request, and the path MTU in bytes, if known. The responder has counted no
-    /// message before the first request.
+    /// Sets the PSN of an end's first request, and the path MTU in bytes, if known. Before the first request, the
+    /// responder has counted no messages.
     pub(super) fn know(&mut self, end: usize, first: Option<Psn>, path_mtu: Option<u32>) {
         if let Some(first) = first {
             let flow = &mut self.flows[end];
@@ -199,7 +200,7 @@ impl Connection {
         if parsed.is_taken {
             let is_stranger = self.is_stranger(by, &parsed);
             self.p_key(by, &parsed);
-            // Only the PSN of a packet outside the partition is trusted.
+            // If the P_Key is outside the partition, the rules use only the packet's PSN.
             parsed.is_taken = !is_stranger;
         }
         if parsed.opcode.is_response() {
@@ -293,8 +294,8 @@ impl Connection {
             Some((at, _)) if window.get(at).psns > 0 => Some(window.get(at).last().next()),
             _ => window.next,
         };
-        // A response with this PSN preceded the request. The request is therefore a retransmission, and the responder's
-        // message count for it is unknown.
+        // If a response with this PSN preceded the request, the request is a retransmission. The responder's
+        // message count for the request is then unknown.
         if matches!(place, Place::Next | Place::Ahead(_)) && flow.responses.was_answered_unseen(parsed.psn) {
             window.count_anew();
         }
@@ -333,8 +334,8 @@ impl Connection {
         }
         self.excuse = excuse;
         let is_sound = self.totals() == (broken, excused);
-        // A wrong first response that falls inside a READ of uncertain size may answer a later request that the capture
-        // lacks.
+        // A wrong First, Only or atomic response inside a READ of uncertain size may answer a later request that
+        // the capture lacks.
         let window = &self.flows[1 - by].window;
         let begins = matches!(
             says,
@@ -439,7 +440,8 @@ impl Connection {
         }
     }
 
-    /// Counts the outcome of a rule and stores a finding. Returns whether the rule is broken without an excuse.
+    /// Counts the outcome of a rule, and stores a finding if the rule is broken. Returns whether the rule is broken
+    /// without an excuse.
     fn note(&mut self, at: usize, rule: Rule, by: usize, number: u64, held: impl FnOnce() -> Outcome) -> bool {
         let count = &mut self.counts[at];
         let broken = match held() {
@@ -526,8 +528,8 @@ fn both_of(flows: &mut [Flow; 2], asks: usize) -> (&mut Flow, &mut Flow) {
     if asks == 0 { (first, second) } else { (second, first) }
 }
 
-/// Narrows the path MTU, which both directions share. If two packets of the same size contradict the path MTU, their
-/// size replaces it: an earlier packet was altered.
+/// Narrows the path MTU, which both directions share. If two packets of the same size contradict the path MTU,
+/// their size replaces it, because an earlier packet must have been altered.
 fn learn(window: &mut Window, other: &mut Flow, (parsed, is_whole): (&Parsed<'_>, bool), fits: impl Fn(u32) -> bool) {
     let known: Pmtu = window.pmtu;
     let (pmtu, source) = match (known.kept(fits), window.pmtu_source) {

@@ -27,8 +27,8 @@ const MOST: usize = 1 << 16;
 /// Number of responses with distinct PSNs that must fit a connection before the pairing of its two directions is
 /// certain.
 const FITTING: u32 = 2;
-/// Same number if the first response may also belong to another connection. After one lost packet, fewer responses can
-/// fit by chance.
+/// Number of such responses if the response that paired the directions may also belong to another connection. After
+/// one lost packet, fewer responses may fit by chance.
 const FITTING_OF_SEVERAL: u32 = 4;
 /// Largest PSN distance at which one lost packet can make two connections look alike.
 const NEAR: u32 = 1 << 16;
@@ -63,7 +63,7 @@ pub struct End {
 /// Direction of packets: from one port to a queue pair of another.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Half {
-    // First field for the derived order, since it differs most often.
+    // The first field, because the derived order compares it first and it differs most often.
     qpn: Qpn,
     from: Address,
     to: Address,
@@ -87,8 +87,7 @@ struct Known {
     connection: Connection,
     /// Number of fitting responses since the halves were paired, and the PSN of the last fitting response.
     fitting: (u32, Option<Psn>),
-    /// Number and requesting end of each other connection to which the responses may have belonged when the halves were
-    /// paired.
+    /// Numbers and requesting ends of other connections to which the response that paired the halves may belong.
     rivals: Vec<(u64, usize)>,
     /// New connection that may have replaced this connection.
     another: Option<Box<Another>>,
@@ -100,7 +99,8 @@ struct Another {
     /// End of the old connection that sent the first request: end 0 of the new connection.
     by: usize,
     doubt: Doubt,
-    /// Old connection up to the first request of the new connection; reported if the old connection ended there.
+    /// Old connection after the first request of the new connection, with that request's violations excused.
+    /// Reported if the old connection ended there.
     over: Connection,
     /// State of the new connection.
     begun: Connection,
@@ -120,7 +120,7 @@ pub struct Connections {
     between: BTreeMap<(Address, Address), BTreeSet<u64>>,
     /// Number of responses without a known connection.
     pub strays: u64,
-    /// First packet of each half without a connection. Its ICRC is wrong.
+    /// First packet, with a wrong ICRC, of each half that has no connection.
     damaged: BTreeMap<Half, Damaged>,
     unclaimed: Unclaimed,
     /// REQs of the communication manager, by sender, receiver and communication ID.
@@ -214,8 +214,8 @@ impl Connections {
         self.begin(half)
     }
 
-    /// Returns whether a fitting response proves that the two halves belong together. If there are rivals, the response
-    /// must fit none of them. A middle or last READ response proves nothing then.
+    /// Returns whether a fitting response is evidence that the two halves belong together. If there are rivals, the
+    /// response must fit none of them, and must not be a middle or last READ response.
     fn speaks(&self, number: u64, packet: &Packet<'_>) -> bool {
         let rivals = self.known.get(&number).map_or(&[][..], |known| &known.rivals);
         let is_part = matches!(
@@ -229,8 +229,8 @@ impl Connections {
         rivals.is_empty() || !is_part && !rivals.iter().any(awaits)
     }
 
-    /// Ends a connection and begins the connection that replaced it. The new connection takes over each half that sent
-    /// a packet of it. Returns the ended connection.
+    /// Ends a connection and begins the connection that replaced it. The new connection takes over the halves from
+    /// which it has packets. Returns the ended connection.
     fn another(&mut self, number: u64) -> Ended {
         let known = self.known.get_mut(&number);
         let another = known.and_then(|known| {
@@ -311,8 +311,8 @@ impl Connections {
         fitting.next().is_none().then_some(first)
     }
 
-    /// Returns number and requesting end of the connections, except `but`, whose next PSN is near this response's PSN.
-    /// The response may belong to one of them if a packet is missing.
+    /// Returns the connections, except `but`, whose next PSN is near this response's PSN: numbers and requesting
+    /// ends. If a packet is missing, the response may belong to one of them.
     fn rivals(&self, half: Half, psn: Psn, but: [u64; 2]) -> Vec<(u64, usize)> {
         let all = self.between.get(&(half.to, half.from)).into_iter().flatten();
         let others = all.rev().filter(|number| !but.contains(number)).take(CANDIDATES);
@@ -422,7 +422,7 @@ impl Another {
         doubt.is_some_and(|doubt| doubt.differs)
     }
 
-    /// Returns whether the new connection has probably begun, at the end of the stream.
+    /// Returns, at the end of the stream, whether the new connection has probably begun.
     fn is_likely(&self) -> bool {
         self.doubt.differs && self.doubt.was_acknowledged && self.begun.packets[0] + self.begun.packets[1] > 1
     }
@@ -470,7 +470,8 @@ impl Known {
             self.another = over.map(|over| begin(&self.connection, over));
             return false;
         };
-        // If the MSN exceeds the number of requests of the new connection, the old count continues.
+        // If the MSN exceeds the number of requests of the new connection, the responder still counts for the old
+        // connection.
         let counted = event.packet.aeth().map_or(0, |aeth| u64::from(aeth.msn()));
         let is_of_first = by != another.by;
         let goes_on_counting =
@@ -481,8 +482,8 @@ impl Known {
         let begun_differs = !is_response && another.differs(by, event);
         another.begun.take(of_it, event);
         let fits_begun = begun_has && !begun_differs && another.begun.totals().0 == before;
-        // If the doubtful request repeats an earlier request byte for byte, and the MSN exceeds the number of requests
-        // since, the request is a duplicate. Its response has a wrong MSN.
+        // If the doubtful request repeats an earlier request byte for byte, the MSN may exceed the number of
+        // requests since then. The request is then a duplicate, and its response has a wrong MSN.
         let counted_before = is_of_first && !another.doubt.differs && counted > another.begun.packets[0];
         let contradicts = is_broken
             || doubt.is_some_and(|doubt| doubt.differs)

@@ -10,10 +10,10 @@
 //! possible: sizes, or an interval. Every packet narrows the set. A packet that leaves the set empty breaks a rule.
 //!
 //! **Loss is an excuse.** A packet may be lost on either side of the capture point. A finding states whether a lost
-//! packet would explain the violation. Where no packet can be lost, nothing is excused. After a violation, excused or
-//! not, the state follows the packet, so that one fault makes one finding.
+//! packet would explain the violation. If no packet can be lost, no violation is excused. After every violation,
+//! the crate continues with the state that the packet shows, so that one fault makes one finding.
 //!
-//! **No empty pass.** Each rule counts how often it was applied.
+//! **No empty pass.** Each rule counts how often it was applied, so that a rule that never applied is visible.
 
 mod access;
 mod applications;

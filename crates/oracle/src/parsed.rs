@@ -68,7 +68,6 @@ impl<'a> Parsed<'a> {
         self.packet.atomic()
     }
 
-    /// Returns the AETH of a response.
     pub(super) fn aeth(&self) -> Option<Aeth> {
         self.aeth
     }

@@ -60,8 +60,8 @@ impl Partition {
         }
     }
 
-    /// Takes a packet of an end. Returns an earlier packet with a different P_Key if no change of the partition
-    /// explains that P_Key. The two packets after that packet then have the old P_Key again.
+    /// Takes a packet of an end. Returns the number of an earlier packet with a different P_Key, if both packets
+    /// after that packet have the old P_Key. Then no change of the partition explains the different P_Key.
     pub(super) fn take(&mut self, by: usize, parsed: &Parsed<'_>) -> Option<u64> {
         let (seen, sent) = (parsed.bth.p_key(), &mut self.0[by]);
         let is_own = sent.own.is_some_and(|(own, _)| own == seen);

@@ -24,18 +24,19 @@ use crate::words::counted;
 /// Ends of a connection: the tester's and the device's.
 const TESTER: usize = 0;
 const DUT: usize = 1;
-/// Maximum number of failed checks for one rule, because one fault repeats throughout a record.
+/// Maximum number of failed checks for one rule, because one fault may break the rule many times in one record.
 const EACH: usize = 2;
 /// Maximum number of events in the text of a rule that holds.
 const EVIDENCE: usize = 2;
 
-/// Rule of reserved bits. Only its own test checks it, so that one fault does not fail all other tests.
+/// Rule of reserved bits. Only the test of this rule checks the rule, so that one fault does not fail all other
+/// tests.
 const RESERVED: Rule = Rule::Reserved;
 
 /// Adds a failed check for each rule that the device breaks, unless a lost packet explains the violation.
 ///
-/// The peer breaks rules on purpose: its violations are not reported. Packets that the peer sends only for the device
-/// to drop are not checked.
+/// Violations by the peer are not reported, because the peer breaks rules on purpose. Packets of the peer that the
+/// device must silently drop are not checked.
 pub fn judge(trace: &Trace, findings: &mut Findings<'_>, statements: &[&str]) {
     let is_judged_here = findings.exercises.is_some();
     let (mut broken, mut held) = packets(trace);
@@ -54,8 +55,8 @@ pub fn judge(trace: &Trace, findings: &mut Findings<'_>, statements: &[&str]) {
             findings.not_applicable.get_or_insert_with(|| not_taken(&said));
             continue;
         }
-        // `Habit::RULE` in the habit's own test establishes the habit. In other tests, a finding that shows a habit is
-        // an observation.
+        // A finding that a habit of the device explains is an observation. The exception is a finding of
+        // `Habit::RULE` in the test of that habit.
         let establishes = |habit: &Habit| said.rule == Habit::RULE && habit.is_subject_of(&trace.begin.test);
         let foreign = said.habit.filter(|habit| !establishes(habit));
         let most = if foreign.is_some() { 1 } else { EACH };
@@ -67,7 +68,8 @@ pub fn judge(trace: &Trace, findings: &mut Findings<'_>, statements: &[&str]) {
         if let Some(habit) = foreign {
             let text = format!("{name}: {}: {} ({})", said.about, said.seen, habit.words());
             findings.observe(text, &[]);
-            // The device's habit hides the rule that this test is about.
+            // If a habit explains a violation of a rule that this test exercises, the test does not apply to the
+            // device.
             let is_its_own = findings.exercises.as_ref().is_some_and(|wanted| wanted.contains(&name));
             if is_its_own && findings.not_applicable.is_none() {
                 findings.not_applicable = Some(format!("{}; this hides {name}", habit.words()));
@@ -103,8 +105,8 @@ fn not_taken(said: &RuleFinding<'_>) -> String {
     )
 }
 
-/// Adds a check for each rule in `wanted`, with the number of times that the rule held, and a check for each of
-/// `statements`. A rule that was never applied is inconclusive, unless another check failed.
+/// Adds a check for each rule in `wanted`, with the number of times that the rule held, and a check for each
+/// statement in `statements`. A rule that was never applied is inconclusive, unless another check failed.
 fn exercised(
     findings: &mut Findings<'_>,
     held: &[RuleHeld<'_>],
@@ -239,8 +241,9 @@ fn packets(trace: &Trace) -> (Vec<RuleFinding<'_>>, Vec<RuleHeld<'_>>) {
                     .collect(),
             }
         }));
-        // The peer may reuse a PSN for another request. If the first request was lost, the device knows only the second
-        // request. Skip the findings from there on, unless the device answered the first request.
+        // The peer may reuse a PSN for another request. If the first request was lost, the device knows only the
+        // second request. Skip the findings from the second request on, unless the device answered the first
+        // request.
         let altered = connection
             .findings
             .iter()
@@ -297,7 +300,7 @@ const OF_RESPONDER: [Rule; 4] = [
 
 const INTERVAL: Rule = Rule::RnrInterval;
 /// Rules with the excuse that a packet had not arrived. In a simulation, the time since the packet was sent decides
-/// that.
+/// whether the excuse applies.
 const OF_TIME: [Rule; 2] = [INTERVAL, Rule::SequenceNak];
 /// Upper bound of the time in which two packets may cross on a simulated path, without the device's own delay.
 const CROSSING: Duration = Duration::from_micros(100);
@@ -400,8 +403,8 @@ fn pairs(trace: &Trace) -> Vec<Pair> {
         let next = made.get(at + 1).map_or(end, |(next, ..)| next.place);
         let until = end_of(trace, created, next);
         for places in connections_of(trace, created, until) {
-            // Steps of this connection may follow the creation of another queue pair, but not the start of the same
-            // queue pair's next connection.
+            // Commands for this connection may follow the creation of another queue pair. They always precede the
+            // next connection of the same queue pair.
             let last = if places.1 == until { end } else { places.1 };
             let given = |done: &'_ VerbsDone| match &done.command {
                 Command::ModifyQp(modify) if modify.qp == qp.qp && is_taken(done) => modify.attributes.clone(),

@@ -3,8 +3,8 @@
 
 use core::fmt;
 
-/// Part of an event that a rule checks, from the frame outwards. If one event breaks two rules, the finding of the
-/// outer layer follows from the finding of the inner layer.
+/// Part of an event that a rule checks. The variants are in order, from the innermost layer, `Frame`, outwards. If
+/// one event breaks two rules, the finding of the outer layer follows from the finding of the inner layer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Layer {
     /// Checksums, addresses and lengths of the frame.
@@ -29,7 +29,7 @@ pub enum Layer {
     Missing,
 }
 
-/// Table with a row for each rule: variant, layer, name in reports, statement of the registry, demand in our own
+/// Table with a row for each rule: variant, layer, name in reports, ID of the statement, and demand in our own
 /// words.
 macro_rules! rules {
     ($($rule:ident $layer:ident $name:literal $statement:literal $says:literal;)*) => {

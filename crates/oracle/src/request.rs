@@ -32,15 +32,15 @@ pub(super) struct Request {
     pub(super) messages: u32,
     /// Identifier of the message count. A gap among the requests starts a new count.
     pub(super) epoch: u32,
-    /// Whether a conforming port accepts a captured packet of the request. Before that, only the request's PSN is
-    /// known.
+    /// Whether the capture has a packet of the request that a conforming port accepts. If not, only the request's
+    /// PSN is known.
     pub(super) is_taken: bool,
     /// Offset after the furthest response seen, in PSNs.
     pub(super) next_response: u32,
     /// Offset of the next response if the responder continues in sequence, in PSNs.
     pub(super) response_cursor: u32,
-    /// Whether the request's missing responses are no longer expected: a later request was answered, or a response was
-    /// wrong.
+    /// Whether the checks no longer expect the request's missing responses, because a later request was answered or
+    /// a response was wrong.
     pub(super) is_given_up: bool,
     /// Retransmissions that the responder has not answered yet.
     pub(super) again: Option<Repeated>,

@@ -10,8 +10,8 @@ pub(super) struct Refusal {
     pub(super) syndrome: Syndrome,
     pub(super) number: u64,
     pub(super) at: Option<Time>,
-    /// End of an RNR NAK's interval. If a second RNR NAK came before the request was repeated, the earlier end: a
-    /// requester may ignore the second RNR NAK.
+    /// End of an RNR NAK's interval. If a second RNR NAK came before the request was repeated, this is the earlier
+    /// of both ends. A requester may ignore the second RNR NAK.
     pub(super) ends: Option<Time>,
     /// Whether the request was sent again after the refusal.
     pub(super) is_asked_again: bool,
@@ -19,8 +19,8 @@ pub(super) struct Refusal {
     pub(super) was_newest: bool,
 }
 
-/// Offset of the responder's message count from the checks' own count: messages that the responder completed before
-/// that count began, modulo 2^24. An interval while the exact value is unknown.
+/// Number of messages that the responder had completed when the checks began to count, modulo 2^24. The MSN is this
+/// offset plus the checks' own count. While the exact value is unknown, the offset is an interval.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Offset {
     /// Message count that the offset belongs to.

@@ -93,7 +93,7 @@ pub(super) struct Broken {
 /// Outcome of a rule for one packet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Outcome {
-    /// The rule does not apply to the packet, or a fact that it needs is unknown.
+    /// The rule does not apply to the packet, or a fact that the rule needs is unknown.
     NotAsked,
     /// The packet obeys the rule.
     Holds,

@@ -21,7 +21,7 @@ const NEWEST: usize = 8;
 const SPAN: u32 = 1 << 22;
 /// Number of missing PSNs from which on a packet counts as part of another connection.
 const FAR: u32 = 1 << 16;
-/// Half of all PSNs: a larger distance ahead means behind.
+/// Half of all PSNs: a PSN at a larger distance ahead counts as behind.
 const HALF: u32 = Psn::COUNT / 2;
 
 /// Source of the known path MTU.
@@ -76,7 +76,7 @@ pub(super) struct Window {
     owed: u32,
     /// READs and atomics with a retransmission that is not answered yet.
     asked_again: u32,
-    /// READs and atomics that the responder accepts at a time; 0: unknown, counts as one.
+    /// Number of READs and atomics that the responder accepts at a time; 0: unknown, which counts as one.
     pub(super) answers: u32,
 }
 
@@ -274,7 +274,8 @@ impl Window {
         })
     }
 
-    /// Returns whether a request in the window takes the PSN, so that a response with it may belong here.
+    /// Returns whether a request in the window takes the PSN, so that a response with this PSN may belong to this
+    /// direction.
     pub(super) fn covers(&self, psn: Psn) -> bool {
         self.find(psn).is_some()
     }
@@ -546,8 +547,8 @@ impl Window {
         self.owed += u32::from(request.is_owed());
     }
 
-    /// Notes that the request at index `at` was acknowledged. Retransmissions before that request have been answered,
-    /// or will never be answered.
+    /// Notes that the request at index `at` was acknowledged. Retransmissions that were sent before that request
+    /// have been answered, or will never be answered.
     pub(super) fn acknowledged(&mut self, at: usize) {
         if self.asked_again == 0 {
             return;

@@ -18,7 +18,8 @@ use crate::time::Span;
 pub trait Sink {
     /// Accepts an entry.
     fn put(&mut self, entry: Entry);
-    /// Starts writing the accepted entries without waiting for the end. [`Sink::error`] returns a write error.
+    /// Starts to write the accepted entries, and returns before they are written. Later, [`Sink::error`] returns a
+    /// write error.
     fn flush(&mut self);
     /// Returns the sink's first error, such as a full disk. The runner then stops the test.
     fn error(&self) -> Option<String> {
@@ -58,8 +59,8 @@ pub struct Begin {
     pub catalogue: String,
     /// SubnetTimeOut from the rig file. If absent, the port's own value applies.
     pub subnet_timeout: Option<SubnetTimeout>,
-    /// The largest factor by which the device's clock may be slower than the tester's, from the rig file. All recorded
-    /// times are divided by it. 0 and 1 mean equal clocks.
+    /// The largest factor by which the device's clock may be slower than the tester's, from the rig file. All
+    /// recorded times have been divided by this factor. 0 and 1 mean equal clocks.
     pub time_scale: u32,
     /// The smallest factor by which the device's clock may be slower; 0 if the factor does not vary.
     pub time_scale_least: u32,
@@ -228,7 +229,7 @@ pub enum Entry {
         number: u32,
         /// The label's text.
         name: String,
-        /// The user of the label.
+        /// The origin of the exchanges under the label.
         role: Role,
     },
     /// The tester sent a MAD.

@@ -15,7 +15,8 @@ pub enum Verbs {}
 #[derive(Debug)]
 pub enum Wait {}
 
-/// A typed name of an exchange, or of a series of exchanges that differ in their modifier.
+/// A typed name of an exchange, or of a series of exchanges that differ in their AttributeModifier. Frames, verbs
+/// commands and waits also have labels.
 ///
 /// A procedure sends requests under a label; the judge looks up requests and responses by the label. A change of a
 /// test's labels makes a new revision of the test.

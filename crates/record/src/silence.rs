@@ -8,7 +8,7 @@ use core::time::Duration;
 use verbatim_wire::packet::AckTimeout;
 use verbatim_wire::{RespTime, SubnetTimeout};
 
-/// RespTimeValue and SubnetTimeOut before the port has reported its own, as exponents.
+/// RespTimeValue and SubnetTimeOut before the port has reported its own values, as exponents.
 pub const DEFAULT: u8 = 20;
 
 /// Returns the wait that proves silence, counted from the latest time at which the request may have left.
@@ -18,8 +18,8 @@ pub fn lasts(resp_time: RespTime, subnet_timeout: SubnetTimeout, host_bound: Dur
     answer + 2 * subnet_timeout.duration() + host_bound
 }
 
-/// Returns how long a reliable connection must stay silent after an RNR NAK with this interval. `timeout` and
-/// `retry_cnt` are the QP's ACK timeout and retry count.
+/// Returns how long the tester must wait to prove silence on a reliable connection, after an RNR NAK with this
+/// interval. `timeout` and `retry_cnt` are the QP's ACK timeout and retry count.
 #[must_use]
 pub fn rc_lasts(rnr_interval: Duration, timeout: AckTimeout, retry_cnt: u8) -> Duration {
     let tries = u32::from(retry_cnt) + 1;

@@ -48,8 +48,8 @@ pub struct VerbsDone {
     pub command: Command,
     /// The place of the send on the timeline.
     pub place: usize,
-    /// The reply. The tuple has the time at which the tester received the reply, the time of the execution on the
-    /// host's clock, the reply itself, and its place on the timeline.
+    /// The reply. The tuple begins with the time of the receipt by the tester and the time of the execution on the
+    /// host's clock. Then follow the reply itself and its place on the timeline.
     pub answer: Option<(Span, Span, Reply, usize)>,
 }
 

@@ -169,7 +169,8 @@ pub fn unlike_an_answer(request: &Mad, mad: &Mad) -> Vec<&'static str> {
         .collect()
 }
 
-/// Returns the only header field in which a MAD differs from the response, or `None` if the number of fields is not 1.
+/// Returns the only header field in which a MAD differs from the response, or `None` if no field or several fields
+/// differ.
 #[must_use]
 pub fn nearly_an_answer(request: &Mad, mad: &Mad) -> Option<&'static str> {
     match unlike_an_answer(request, mad)[..] {
@@ -181,13 +182,13 @@ pub fn nearly_an_answer(request: &Mad, mad: &Mad) -> Option<&'static str> {
 /// The reason why a judge cannot continue.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Gap {
-    /// The record has no exchange under the label.
+    /// The record has no exchange, frame, command or wait under the label.
     Missing(&'static str),
-    /// The record has more than one exchange under a unique label.
+    /// The record has more than one exchange, frame, command or wait under a label that must be unique.
     Repeated(&'static str),
     /// All tries of the exchange stayed without a response, by the rule of silence.
     NoAnswer(u32),
-    /// A port without LID or SM refused a Set, which is legal.
+    /// A port without LID or SM refused a Set. Such a refusal is legal.
     NoLid(u32),
     /// The response had an error status.
     Refused(u32, Status),
@@ -195,7 +196,7 @@ pub enum Gap {
     Undecided(u32),
     /// A precondition of a check does not hold.
     Unmet(&'static str, String),
-    /// The procedure ended before the missing exchange; the text is the reason.
+    /// The procedure ended before it sent the missing exchange; the text is the reason.
     Ended(String),
 }
 
@@ -244,7 +245,7 @@ impl Trace {
     /// Indexes the entries of a record.
     ///
     /// # Errors
-    /// Returns an error when an entry refers to an undefined item.
+    /// Returns an error when the first entry is not `Begin`, or an entry refers to an undefined item.
     pub fn new(entries: Vec<Entry>) -> Result<Self, TraceError> {
         let mut tracing = Tracing::default();
         for entry in entries {
@@ -401,7 +402,7 @@ impl Trace {
     /// Requires that a precondition of a check holds.
     ///
     /// # Errors
-    /// Returns [`Gap::Unmet`] when it does not hold.
+    /// Returns [`Gap::Unmet`] when the precondition does not hold.
     pub fn require<A>(&self, label: Label<A>, what: &str, holds: bool) -> Result<(), Gap> {
         if holds {
             Ok(())
@@ -426,7 +427,7 @@ impl Trace {
             .map(|(_, value)| *value)
     }
 
-    /// Returns the procedure's last exchange, which an early end refers to.
+    /// Returns the procedure's last exchange. The reason of an early end refers to this exchange.
     #[must_use]
     pub fn last_of_procedure(&self) -> Option<&Exchange> {
         let mut places = self

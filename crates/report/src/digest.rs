@@ -43,7 +43,7 @@ impl Digest {
 /// The progress of a procedure.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Reached {
-    /// The numbers of MADs, packets and commands to hosts.
+    /// How many MADs, packets and commands to hosts the procedure sent.
     pub(crate) did: [usize; 3],
     /// The label of the last MAD, packet or command, or `None` if the procedure sent nothing.
     pub(crate) last: Option<String>,

@@ -75,7 +75,8 @@ struct TestPage<'a> {
     followers: Vec<String>,
     /// The reason shown if the test has no findings.
     reason: String,
-    /// Statement, subject, first seen value and number of equal checks. A test may repeat one check ten thousand times.
+    /// Statement, subject (`about`), first seen value and number of equal checks. A test may repeat one check ten
+    /// thousand times.
     passed: Vec<(&'a str, &'a str, &'a str, usize)>,
     /// The measured times with their bounds.
     times: Vec<Picture>,
@@ -200,7 +201,7 @@ fn of_statement(verdict: &Verdict, statement: &str) -> Option<Outcome> {
     }
 }
 
-/// Groups passed checks by statement and subject, in the order of their first occurrence.
+/// Groups passed checks by statement and subject (`about`), in the order of their first occurrence.
 fn passed(verdict: &Verdict) -> Vec<(&str, &str, &str, usize)> {
     let mut places = HashMap::new();
     let mut out: Vec<(&str, &str, &str, usize)> = Vec::new();

@@ -130,7 +130,8 @@ impl<'a> Reported<'a> {
         command
     }
 
-    /// Returns the time of the run's start, by RFC 3339 in UTC: a report is the same for all its readers.
+    /// Returns the time of the run's start, by RFC 3339 in UTC. The report then does not depend on the time zone of
+    /// its host.
     pub(crate) fn started(&self) -> String {
         time::OffsetDateTime::from_unix_timestamp_nanos(self.run.started_ns.into()).map_or_else(
             |_| String::new(),
@@ -225,7 +226,7 @@ pub(crate) fn findings(verdict: &Verdict) -> Vec<Finding<'_>> {
             &check.seen,
             check.result,
         );
-        // Look up by hash: a sweep has a hundred thousand findings.
+        // Look up by hash, because a sweep may have a hundred thousand findings.
         let place = *places.entry(what).or_insert(found.len());
         match found.get_mut(place) {
             Some(known) => known.times += 1,

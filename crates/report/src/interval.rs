@@ -1,7 +1,7 @@
 //! Pictures of measured times and their bounds.
 //!
-//! There is one picture per test and statement. Each row is one subject with its bounds and all its measurements. The
-//! picture's accessible text contains the same values.
+//! There is one picture per test and statement. A row shows the bounds and all measurements of one subject,
+//! which is the text `about` of its checks. The picture's accessible text contains the same values.
 
 use core::time::Duration;
 use std::collections::HashMap;
@@ -10,19 +10,20 @@ use std::fmt::Write as _;
 use verbatim_record::{Check, Measured, Verdict, duration_words};
 use verbatim_record_proto::v1::CheckResult;
 
-/// The most rows of a picture. If there are more, rows with failed and inconclusive checks are preferred.
+/// The most rows of a picture. If a statement has more rows, those with failed and inconclusive checks come first.
 const ROWS: usize = 24;
 /// The most bars of a row.
 const BARS: usize = 60;
 /// The left edges of the columns in SVG units: name, plot, value, right edge.
 const COLUMNS: [f64; 4] = [0.0, 300.0, 620.0, 960.0];
-/// The height of a row, and the top of the first row, in SVG units.
+/// The height of a row, in SVG units.
 const ROW: f64 = 26.0;
+/// The top of the first row, in SVG units.
 const TOP: f64 = 30.0;
 /// The most characters of a name.
 const NAME: usize = 44;
 
-/// One measured subject.
+/// The measurements of one subject.
 #[derive(Debug)]
 struct Row<'a> {
     about: &'a str,

@@ -61,7 +61,7 @@ pub(crate) struct Trend {
 }
 
 /// A run's measurements of one subject: the least and greatest value and the bounds in nanoseconds, and the worst
-/// result.
+/// result. A subject is the text `about` of its checks.
 #[derive(Clone, Copy, Debug)]
 struct Bar {
     least: u64,

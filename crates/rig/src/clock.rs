@@ -5,10 +5,11 @@ use core::time::Duration;
 use verbatim_hw::ether::{Stamp, StampSource, now as monotonic};
 use verbatim_record::{Span, Time, TimeSource};
 
-/// The clock of a rig. The clock starts when the rig is opened and counts CLOCK_MONOTONIC. Timestamps of frames and of
-/// a local adapter can therefore be converted to the rig's time. // A device may run slower than real time, as a
-/// simulated core does. The rig's time is then the device's time: every deadline of the tester and every limit of a
-/// statement applies to the device's own pace.
+/// The clock of a rig. The clock starts when the rig is opened and counts CLOCK_MONOTONIC. Timestamps of frames and
+/// of a local adapter can therefore be converted to the rig's time.
+///
+/// A device may run slower than real time, as a simulated core does. The rig's time is then the device's time:
+/// every deadline of the tester and every limit of a statement applies to the device's own pace.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
     start: Duration,
@@ -29,18 +30,18 @@ impl Clock {
         monotonic()
     }
 
-    /// Converts a duration in the rig's time to the host's time.
+    /// Converts a duration of the rig's time to host time.
     pub(super) fn wall(self, of_rig: Duration) -> Duration {
         of_rig.saturating_mul(self.scale)
     }
 
-    /// Converts a duration in the host's time to the rig's time.
+    /// Converts a duration of host time to the rig's time.
     pub(super) fn of_rig(self, wall: Duration) -> Duration {
         wall / self.scale
     }
 
-    /// Converts an interval of the agent's clock: scales the interval and rounds it outwards. The agent's clock has the
-    /// rate of this host's clock, but another origin.
+    /// Converts an interval of the agent's clock: divides its ends by the scale, and rounds them outwards. The
+    /// agent's clock has the rate of this host's clock, but another origin.
     pub(super) fn of_host(self, earliest_ns: u64, latest_ns: u64) -> Span {
         let scale = u64::from(self.scale);
         Span::between(Time(earliest_ns / scale), Time(latest_ns.div_ceil(scale)))

@@ -56,7 +56,7 @@ pub fn in_force(config: &RigConfig) -> bool {
     missing(&config.env, |name| std::env::var_os(name)).is_none()
 }
 
-/// Returns the first of the rig's variables that this process does not have with the rig's value, and that value.
+/// Returns the first variable, with its value in the rig file, that this process lacks or has with another value.
 pub(super) fn missing(
     wanted: &BTreeMap<String, String>,
     have: impl Fn(&str) -> Option<OsString>,

@@ -95,7 +95,7 @@ pub enum RigError {
         /// Reason and remedy.
         why: String,
     },
-    /// A part of the rig is missing, or disappeared while it was opened.
+    /// A part of the rig is missing, or disappeared while the rig was opened.
     #[error("rig {rig:?} is unavailable: {why}")]
     Lost {
         /// Name of the rig.

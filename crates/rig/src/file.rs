@@ -145,7 +145,7 @@ pub struct RigConfig {
     pub shared_subnet: bool,
     /// Limit of outstanding MADs, 1..=64.
     pub window: usize,
-    /// SubnetTimeOut to assume if no subnet manager sets the port's own.
+    /// SubnetTimeOut to assume if no subnet manager has set that of the port.
     pub subnet_timeout: Option<SubnetTimeout>,
     /// LID to give the DUT for each test, if it has none or if there is no subnet manager.
     pub assign_lid: Option<Lid>,
@@ -474,8 +474,8 @@ impl RigFile {
         }
     }
 
-    /// Parses the bytes of a rig file without reading any file. `path` appears in messages, and relative paths start at
-    /// its directory.
+    /// Parses the bytes of a rig file; reads no file. `path` appears in messages, and relative paths start at its
+    /// directory.
     ///
     /// # Errors
     /// When the content is invalid; the error has path, line and column.

@@ -14,8 +14,8 @@ use verbatim_wire::{Attribute, Layout, Mad, Method, Mtu, NodeDescription, NodeIn
 
 use super::file::VirtualConfig;
 
-/// Transaction IDs of this module's requests count up from this number. The tester's own transaction IDs have the top
-/// bit clear.
+/// Transaction IDs of this module's requests count up from this number. The top bit keeps them apart from the
+/// tester's own transaction IDs.
 const FIRST_ID: u32 = 0xFFFF_FE00;
 /// Key of the fingerprint under which a rig with MADs stores its agent's description of the DUT's host.
 pub(super) const DUT_HOST: &str = "dut_host";

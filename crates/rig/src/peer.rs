@@ -1,8 +1,8 @@
 //! Rigs without MADs: raw frames on one link, and verbs on the hosts of one or both devices.
 //!
 //! All arrivals pass through one queue. Each call of `look` takes the arrivals of all sources and sorts them by the
-//! latest time of their spans. Arrivals of one source keep their order. A frame that the DUT sent before its host
-//! reported a completion thus precedes the completion, as far as both spans show the order.
+//! latest time of their spans. Arrivals of one source keep their order. A frame and a later completion are
+//! therefore queued in this order, if their spans show the order.
 
 mod host;
 mod kernel;
@@ -78,8 +78,9 @@ struct Wire {
     empty_at: Time,
     /// Time of the last frame or probe.
     sign_at: Time,
-    /// Number of lost frames that were reported, and the time of the last query for them.
+    /// Number of lost frames that were reported.
     lost: u64,
+    /// Time of the last query for the number of lost frames.
     lost_asked: Option<Time>,
     /// Time of the last frame in either direction.
     passed: Option<Time>,
@@ -173,8 +174,8 @@ impl PeerRig {
         }
     }
 
-    /// Waits until a source has an arrival; false on timeout. A frame ends the wait at once. If there is a link, the
-    /// wait blocks on the link and polls the hosts every millisecond.
+    /// Waits until a source has an arrival; false on timeout. A frame ends the wait at once. If there is a link,
+    /// the function blocks on the link and polls the hosts every millisecond.
     fn doze(&mut self, timeout: Duration) -> bool {
         let until = Clock::wall_now() + timeout;
         loop {
@@ -214,8 +215,8 @@ impl PeerRig {
         wire.chain(hosts).min().unwrap_or_else(|| self.clock.now())
     }
 
-    /// Takes the arrivals of all sources. Takes those of the hosts first: a frame sent before a host's report has then
-    /// already arrived.
+    /// Takes the arrivals of all sources. Takes those of the hosts first: every frame sent before a host's report
+    /// has then already arrived.
     fn look(&mut self) {
         let mut found = Found::default();
         let mut gone = Vec::new();
@@ -267,7 +268,7 @@ impl PeerRig {
 
 impl Wire {
     fn look(&mut self, clock: Clock, found: &mut Found) -> Result<(), String> {
-        // Return at once the frame that ended a wait, because the tester may have to respond.
+        // Process only the frame that ended a wait, because the tester may have to respond at once.
         let at_once = if self.next.is_some() { 1 } else { AT_ONCE };
         for _ in 0..at_once {
             let before = clock.now();
@@ -365,8 +366,8 @@ impl Rig for PeerRig {
     }
 
     fn wait(&mut self, until: Time) -> Arrival {
-        // An earlier call with this deadline may have found more arrivals than it returned. All sources may then
-        // already be empty beyond the deadline.
+        // If the last call had this deadline, it may already have read all sources past the deadline. The rig then
+        // reports the deadline without reading them again.
         let mut looked = self.waited_for == Some(until);
         loop {
             if self.end.is_cancelled_now() {

@@ -14,9 +14,9 @@ use super::error::RigError;
 
 /// First part of each directory's name.
 const PREFIX: &str = "verbatim-rig-";
-/// Lock file. The process that owns the directory holds its lock.
+/// Name of the lock file. The process that owns the directory holds the lock.
 const LOCK: &str = "lock";
-/// A younger directory may belong to a process that has not locked it yet.
+/// Minimum age of an abandoned directory. A younger one may belong to a process that has not locked it yet.
 const YOUNG: Duration = Duration::from_secs(10);
 /// Maximum number of entries of the temporary directory that a scan reads. Other programs may fill the directory, and a
 /// scan must not take long.

@@ -15,13 +15,14 @@ use super::clock::Clock;
 pub(super) const SLICE: Duration = Duration::from_millis(20);
 /// After this time without an arrival or a send, the rig probes whether the link's other end is still there.
 pub(super) const PROBE_AFTER: Duration = Duration::from_millis(250);
-/// Number of waits in a measurement of the host, and the length of each.
+/// Number of waits in a measurement of the host.
 const MEASURED: u32 = 20;
+/// Length of each wait in a measurement of the host.
 const MEASURED_WAIT: Duration = Duration::from_millis(1);
 /// Lower limit of the measured host bound.
 const LEAST_HOST_BOUND: Duration = Duration::from_millis(10);
 
-/// A port that sends and receives MADs. It has no clock.
+/// A port that sends and receives MADs, and has no clock.
 pub(super) trait Link: Send {
     fn send(&mut self, mad: &Mad) -> Result<(), NotSent>;
 
@@ -33,7 +34,7 @@ pub(super) trait Link: Send {
         )))
     }
 
-    /// Returns the next MAD. Waits at most `timeout`; zero only polls. None from a poll means that no MAD was there. A
+    /// Returns the next MAD. Waits at most `timeout`; zero only polls. A poll returns None if no MAD was there. A
     /// wait may return None early.
     ///
     /// # Errors
@@ -68,7 +69,7 @@ pub(super) trait Link: Send {
         Ok(())
     }
 
-    /// Checks that the state found when the rig was opened, such as its subnet manager, has not changed.
+    /// Checks that the subnet manager, and other state found when the rig was opened, has not changed.
     ///
     /// # Errors
     /// When the state has changed; the text has the change and the remedy.
@@ -178,8 +179,8 @@ impl<L: Link> PortRig<L> {
         host_bound(self.clock, |wait| link.recv(wait).map(|incoming| incoming.is_none()))
     }
 
-    /// Waits until the link has room for one more MAD. Queues the arrivals meanwhile, in order and with their times. If
-    /// the run was cancelled, stops waiting for outstanding responses instead.
+    /// Waits until the link has room for one more MAD. Queues the arrivals meanwhile, in order and with their
+    /// times. After a cancel, drops the outstanding requests to make room.
     fn make_room(&mut self) -> Result<(), String> {
         while !self.link.has_room()? {
             if self.end.cancel.load(Ordering::Acquire) {
@@ -193,7 +194,7 @@ impl<L: Link> PortRig<L> {
         Ok(())
     }
 
-    /// Returns a queued arrival, else polls, then waits once. Returns None if that wait ended before `until` without an
+    /// Returns a queued arrival, else polls, then waits once. Returns None if the wait ended early and without an
     /// arrival.
     fn step(&mut self, until: Time) -> Result<Option<Arrival>, String> {
         match self.early.pop_front() {

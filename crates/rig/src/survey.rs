@@ -14,8 +14,9 @@ use super::file::{AgentConfig, PacketConfig, RigConfig, RigKind, VerbsConfig, Wi
 use super::peer::{kernel_has, machine_is_there};
 use verbatim_verbs::AgentClient;
 
-/// Directories in which the kernel lists network interfaces and RDMA devices.
+/// Directory in which the kernel lists network interfaces.
 const INTERFACES: &str = "/sys/class/net";
+/// Directory in which the kernel lists RDMA devices.
 const RDMA_DEVICES: &str = "/sys/class/infiniband";
 /// Number of CAP_NET_RAW (`linux/capability.h`).
 const CAP_NET_RAW: u32 = 13;
@@ -86,7 +87,7 @@ fn link(port: &umad::DevicePort) -> Result<String, String> {
     }
 }
 
-/// Describes the port's LID. If there is none, names the tests that need one, or need SubnetTimeOut.
+/// Describes the port's LID. If the port has none, the text names the tests that need a LID or SubnetTimeOut.
 fn lid(port: &umad::DevicePort, has_subnet_timeout: bool) -> String {
     match (Lid(port.lid).is_unicast(), has_subnet_timeout) {
         (false, false) => {

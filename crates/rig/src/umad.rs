@@ -26,8 +26,9 @@ use places::{AFTERWARDS, Places, Room};
 const ANSWER_WITHIN: Duration = Duration::from_secs(15);
 /// Time limit for opening the port.
 const OPEN_WITHIN: Duration = Duration::from_secs(30);
-/// Time limit for sending a MAD that has no response, and the interval between its tries.
+/// Time limit for sending a MAD that has no response.
 const LEAVES_WITHIN: Duration = Duration::from_secs(1);
+/// Interval between two tries to send such a MAD.
 const AGAIN: Duration = Duration::from_millis(1);
 /// QPN and Q_Key of the General Service Interface.
 const GSI: (u32, u32) = (1, 0x8001_0000);
@@ -84,7 +85,8 @@ pub(super) fn open(
         .map_err(|why| RigError::Lost { rig: rig(), why })?;
     let mut info = info(config, bound);
     if manager.is_there() {
-        // A subnet manager on this host sweeps too: it stops lease timers and sends its own keys.
+        // A subnet manager on this host disturbs the tests too: its sweeps stop lease timers and carry its own
+        // keys.
         info.shared_subnet = true;
         info.offers.retain(|need| *need != Need::OwnSubnet);
     }

@@ -140,15 +140,15 @@ pub struct Exercised {
     pub times: u64,
     /// The reason why no test can exercise the rule.
     pub reason: Option<&'static str>,
-    /// Numbers of defect cases in which the rule failed; None for a test.
+    /// Numbers of failed runs with defects in which the rule failed; None for a test.
     pub noticed: Option<Noticed>,
     /// The reason why no defect breaks the rule.
     pub unbroken: Option<&'static str>,
 }
 
 impl Coverage {
-    /// Returns the rules that no test exercises, without a reason for that. Also returns the rules that have such a
-    /// reason and are exercised.
+    /// Returns the rules that no test exercises and for which `NOT_IN_A_TEST` has no reason. Also returns the
+    /// rules that are exercised in spite of a reason there.
     pub fn idle_rules(&self) -> impl Iterator<Item = &str> {
         let rules = self.statements.iter().flat_map(|covered| &covered.rules);
         rules
@@ -156,8 +156,9 @@ impl Coverage {
             .map(|rule| rule.name.as_str())
     }
 
-    /// Returns the rules that no defect breaks, without a reason for that. Also returns the rules that have such a
-    /// reason and are broken by a defect. The loss of a rule that no defect breaks would go unnoticed.
+    /// Returns the rules that no defect breaks and for which `UNBROKEN` has no reason. Also returns the rules that
+    /// a defect breaks in spite of a reason there. If no defect breaks a rule, the loss of the rule would go
+    /// unnoticed.
     pub fn unnoticed_rules(&self) -> impl Iterator<Item = &str> {
         let rules = self.statements.iter().flat_map(|covered| &covered.rules);
         rules
@@ -290,8 +291,8 @@ fn count(verdict: &Verdict, checks: &mut BTreeMap<(String, String), u64>) {
     }
 }
 
-/// Returns the kinds of rig that can run one of these tests. If no adapter of a host can run any of these tests, also
-/// returns the reason.
+/// Returns the kinds of rig that can run one of these tests. If no adapter of a host can run one, also returns the
+/// reason.
 fn places(tests: &[&Test]) -> (Vec<&'static str>, Option<String>) {
     let can = |test: &Test, kind: &str| test.needs.iter().all(|need| need.kinds().contains(&kind));
     let kinds = KINDS

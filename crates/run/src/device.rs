@@ -1,8 +1,9 @@
 //! Device locks: only one process at a time uses a device, independent of rig names and journal directories.
 //!
-//! A lock is a file named after the device, in a directory of the user (see [`locks`]). A lock counts if it belongs to
-//! root, to the same user, or to a user who can use the device. Such a user may open the device file or write to the
-//! model's socket. Other users therefore cannot lock out anyone by creating a lock with that name.
+//! A lock is a file named after the device, in a directory of the user (see [`locks`]). A lock counts if it
+//! belongs to root, to the same user, or to a user who can use the device. These are the users who may open the
+//! device file or write to the model's socket. Locks of other users are ignored, so a user without access to the
+//! device cannot block it.
 
 mod claim;
 mod locks;
@@ -142,8 +143,9 @@ fn may(file: &Metadata, user: u32, groups: &[Gid], bit: u32) -> bool {
 /// Checks whether a rig's device is reachable: its port opens, and its link is up, if the kernel or an agent reports
 /// the link. Sends no management packet, because the device would count a wrong M_Key and start its lease timer.
 ///
-/// A device that another process uses counts as reachable and is left alone. A rig that is refused, for example because
-/// of a foreign subnet manager, also counts as reachable. The next run on it fails with the reason and the remedy.
+/// A device that another process uses counts as reachable and is left alone. A rig on which a run would be
+/// refused, for example because of a foreign subnet manager, also counts as reachable. The next run on that rig
+/// fails with the reason and the remedy.
 ///
 /// # Errors
 /// [`RunError::Rig`] or [`RunError::Unreachable`], with the missing part and the remedy.
@@ -187,7 +189,7 @@ mod tests {
     fn lock_counts_by_access_to_the_device() {
         use std::os::unix::fs::PermissionsExt;
         const NOBODY: u32 = 65534;
-        // A directory that all users may enter; the default temporary directory may not be.
+        // A directory that all users may enter; the default temporary directory may be private.
         let directory = tempfile::tempdir_in("/dev/shm").unwrap();
         let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
         let socket = directory.path().join("model");

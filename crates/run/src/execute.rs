@@ -241,7 +241,8 @@ fn rest(
                 _ => None,
             });
             let verdict = judge(entries)?;
-            // A reset may have revived the device. If not, the next test reports that.
+            // A reset may have revived the device, so the run continues. If the device is still dead, the next
+            // test reports that.
             let is_reset = request.rig.reset.is_some();
             let ends = ends_the_run(&verdict, stopped, how_far);
             over = over.or_else(|| ends.filter(|(why, _)| !is_reset || *why == StopReason::NotWanted));
@@ -282,7 +283,7 @@ fn rest(
         if over.is_none() {
             over = match after {
                 After::Over(why) => Some((StopReason::Skipped, format!("the run ended at {}: {why}", verdict.test))),
-                // The run would end because of the device, but the reset restored it.
+                // The reset repaired the device, so the state of the device no longer ends the run.
                 After::Reset => {
                     ends_the_run(&verdict, stopped, how_far).filter(|(why, _)| *why == StopReason::NotWanted)
                 }
@@ -389,7 +390,8 @@ enum After {
     Over(String),
 }
 
-/// Runs the rig's reset command between two tests, and when the device stopped responding.
+/// Runs the rig's reset command, if it has one: between two tests, and after any test if the device does not
+/// respond.
 fn reset_after(
     open: &mut OpenRig,
     sink: &mut RunSink<'_, '_>,
@@ -470,7 +472,7 @@ fn shorten(
     journal: &mut dyn Journal,
     (case, cancel, now): (&Case<'_>, &AtomicBool, Time),
 ) -> Result<(), RunError> {
-    /// Time limit of all tries, in real time.
+    /// Time limit of all tries on hardware. Tries on a simulated rig have no time limit.
     const PATIENCE: Duration = Duration::from_secs(120);
     /// Number of tries on hardware before a shorter walk counts as passed.
     const AGAIN: u32 = 2;
@@ -542,8 +544,8 @@ fn ends_the_run(
     }
     let ends = match (verdict.outcome(), verdict.cause()) {
         (Outcome::Error, Cause::Rig | Cause::Operator) => true,
-        // One malformed response ends only its test. A failed sanity check or a disturbance would recur in the next
-        // test.
+        // A single malformed response ends only the test in which it occurs. A failed sanity check or a
+        // disturbance would recur in the next test.
         (Outcome::Inconclusive, Cause::Rig) => {
             matches!(stopped, Some(StopReason::NotSane | StopReason::Disturbed))
                 && verdict.findings.is_empty()

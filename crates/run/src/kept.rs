@@ -313,8 +313,8 @@ fn drift(before: &[Verdict], now: &[Verdict]) -> Vec<String> {
     drift
 }
 
-/// Returns whether `before` is by an earlier version, which stored no rules, premises and places, and otherwise equals
-/// `now`.
+/// Returns whether `before` equals `now` except for rules, premises and places, which earlier versions did not
+/// store.
 fn is_same_without_places(before: &Verdict, now: &Verdict) -> bool {
     let plain = |of: &Verdict| {
         let mut of = of.clone();

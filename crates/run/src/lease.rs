@@ -1,5 +1,5 @@
-//! The lease under which a run uses its rig. The run checks the lease at each call to the hardware. A fence keeps out
-//! earlier leases.
+//! The lease under which a run uses its rig. The run checks the lease at each call to the hardware. The fence, a
+//! file with the greatest token that used the rig, keeps out earlier leases.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -134,8 +134,8 @@ impl Lease {
     }
 }
 
-/// Returns the greatest token that any rig in a journal directory was used with. A daemon grants tokens above this one,
-/// even if its own record of the last token is lost or old.
+/// Returns the greatest token in the fences of a journal directory. A daemon grants tokens above this one, even if
+/// its own record of the last token is lost or old.
 ///
 /// # Errors
 /// When the directory or a fence in it cannot be read.

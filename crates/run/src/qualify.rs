@@ -68,7 +68,7 @@ pub struct Extent {
     pub models: Vec<Model>,
     /// The defects to run, if one of the tests is for them.
     pub defects: Vec<AnyDefect>,
-    /// Whether every test for a defect runs with it. If not, the tests run until one catches the defect.
+    /// Whether all tests for a defect run with the defect. If not, the tests run until one catches the defect.
     pub every: bool,
 }
 
@@ -88,8 +88,8 @@ pub struct Qualification {
     pub rules: Rules,
     /// Version of the catalogue.
     pub catalogue: String,
-    /// Whether every test for a defect ran with it. If not, `catches` and `killed_by` contain only the first test that
-    /// caught the defect.
+    /// Whether all tests for a defect ran with the defect. If not, `catches` and `killed_by` contain only the
+    /// first test that caught the defect.
     pub every: bool,
     /// The result of every test, with the defects that it catches.
     pub tests: Vec<QualifiedTest>,
@@ -110,7 +110,7 @@ pub struct Qualification {
 }
 
 impl Qualification {
-    /// Returns whether every defect was caught or excepted, and no test failed on a sound model.
+    /// Returns whether every defect was caught or excepted, no exception is stale, and there was no false alarm.
     #[must_use]
     pub fn is_good(&self) -> bool {
         self.survived.is_empty() && self.stale.is_empty() && self.false_alarms.is_empty()
@@ -206,7 +206,7 @@ impl Extent {
         runs.collect()
     }
 
-    /// Returns the verdicts of all tests for a defect, once per state of a model in which the defect may show.
+    /// Returns the verdicts of all tests for a defect, once per model and seed with which the defect may show.
     pub(crate) fn verdicts_of(&self, defect: AnyDefect) -> impl Iterator<Item = Vec<Verdict>> + '_ {
         let (tests, states) = places(self, defect);
         let parameters = [("violations", VIOLATIONS_BEYOND_THE_COUNTER)];
@@ -219,9 +219,9 @@ impl Extent {
         })
     }
 
-    /// Returns a run of tests on a rig with a seed, as `verbatim run` would run them. With the rules of hardware all
-    /// parameters have their usual values, except that a sweep is shorter and omits the values that come last, and that a
-    /// covering array has few rows.
+    /// Returns a run of tests on a rig with a seed, as `verbatim run` would run them. With the rules of hardware,
+    /// parameters have their usual values, with two exceptions. A sweep is shorter and omits its last values, and
+    /// a covering array has few rows.
     fn request(
         &self,
         tests: &[&'static Test],
@@ -354,8 +354,8 @@ fn on_sound(extent: &Extent, model: &Model, seed: u64) -> Vec<(Verdict, Option<F
     judged.collect()
 }
 
-/// Returns the tests for a defect, the most specific tests first, and the states of models in which the defect may
-/// appear.
+/// Returns the tests for a defect, the most specific tests first, and the models and seeds with which the defect
+/// may show.
 fn places(extent: &Extent, defect: AnyDefect) -> (Vec<&'static Test>, Vec<(&Model, u64)>) {
     let concerned = extent.tests.iter().copied().filter(|test| defect.concerns(test));
     let mut tests: Vec<_> = concerned.collect();
@@ -372,7 +372,7 @@ fn places(extent: &Extent, defect: AnyDefect) -> (Vec<&'static Test>, Vec<(&Mode
     (tests, states)
 }
 
-/// Runs the tests for a defect on each model in turn. Some defects appear only in certain states of the device, for
+/// Runs the tests for a defect on each model in turn. Some defects show only in certain states of the device, for
 /// example with one operational VL.
 fn hunt(extent: &Extent, defect: AnyDefect) -> Result {
     let statement = defect.statement();

@@ -97,7 +97,7 @@ fn ended(config: &ResetConfig, cancel: &AtomicBool, begun: Instant) -> std::io::
     let Some((program, arguments)) = config.command.split_first() else {
         return Err(std::io::Error::other("no program"));
     };
-    // A file instead of a pipe, because background processes of the command may keep writing.
+    // The output goes to a file instead of a pipe, because background processes of the command may keep writing.
     let mut output = tempfile::tempfile()?;
     let program = match program.contains('/') {
         true => config.directory.join(program),

@@ -31,7 +31,8 @@ pub(crate) fn is_walk(test: &Test) -> bool {
     test.parameters.iter().any(|parameter| parameter.name == "keep")
 }
 
-/// Returns whether `verdict` shows the same fault as `first`: it fails the statement of the first finding in `first`.
+/// Returns whether `verdict` shows the same fault as `first`: it fails the statement of the first finding of
+/// `first`.
 pub(crate) fn is_same(first: &Verdict, verdict: &Verdict) -> bool {
     let statement = first.findings.first().map(|finding| finding.statement.as_str());
     verdict.outcome() == Outcome::Fail && statement.is_some_and(|statement| verdict.fails(statement))

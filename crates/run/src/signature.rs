@@ -91,7 +91,7 @@ impl PublicKey {
         [DER_BEFORE.as_slice(), &self.0].concat()
     }
 
-    /// Returns the key as a PEM file, byte by byte as openssl writes it.
+    /// Returns the key as a PEM file, with exactly the bytes that openssl would write.
     #[must_use]
     pub fn pem(&self) -> String {
         let config = pem::EncodeConfig::new().set_line_ending(pem::LineEnding::LF);

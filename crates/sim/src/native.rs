@@ -85,7 +85,7 @@ impl NativeLink {
         };
         let asked = self.asked.iter().position(is_it).filter(|_| mad.method().is_response());
         match asked.and_then(|place| self.asked.remove(place)) {
-            // The response's headers must be addressed to the requester.
+            // A response that does not go to the requester's LID.
             Some(asked) if !mad.is_directed() && transmit.dlid != asked.headers.lrh.dlid() => Leaves::Elsewhere,
             None | Some(Asked { as_mad: true, .. }) => Leaves::Mad,
             Some(asked) => {

@@ -24,7 +24,7 @@ const EVENT_BUDGET: u64 = 20_000_000;
 /// The most events without progress of time before the device counts as never idle.
 const AT_ONE_INSTANT: u32 = 1_000_000;
 
-/// MAC addresses on the Ethernet segment.
+/// MAC addresses of the stations on the Ethernet segment.
 const DUT_MAC: MacAddress = MacAddress([2, 0, 0, 0, 0, 1]);
 const TESTER_MAC: MacAddress = MacAddress([2, 0, 0, 0, 0, 2]);
 const TESTER_ADAPTER_MAC: MacAddress = MacAddress([2, 0, 0, 0, 0, 3]);
@@ -53,13 +53,15 @@ fn addresses(mac: MacAddress) -> [IpAddr; 2] {
     ]
 }
 
-/// Returns the device's port at the other end of the rig's port. An impossible number becomes 0, which no device has.
+/// Returns the device's port at the other end of the rig's port. A number above 255 becomes 0, which is no port of
+/// the device.
 fn port_of(cable: PortId) -> u8 {
     u8::try_from(cable + 1).unwrap_or(0)
 }
 
-/// The device model behind simulated links. The rig's port n is cabled to the device's port n + 1, if that exists. One
-/// Ethernet segment connects the device's adapter, the tester's adapter and the tester's own Ethernet port.
+/// The device model behind simulated links. The rig's port n is cabled to the device's port n + 1, if the device
+/// has that port. One Ethernet segment connects the device's adapter, the tester's adapter and the tester's own
+/// Ethernet port.
 ///
 /// [`Stimulus::Mad`] bypasses the device's link layer, so a test can read counters of a defective link layer.
 /// [`Stimulus::MadTo`] and [`Stimulus::Packet`] pass through it.
@@ -300,8 +302,8 @@ impl VirtualRig {
         }
     }
 
-    /// Delivers a frame to all addressed stations except its sender. Returns it if the tester's Ethernet port receives
-    /// it.
+    /// Delivers a frame to all addressed stations except its sender. Returns the frame if the tester's Ethernet
+    /// port receives it.
     fn deliver(&mut self, from: MacAddress, frame: Vec<u8>) -> Option<Arrival> {
         if frame.len() < Ethernet::SIZE {
             return None;
@@ -378,7 +380,7 @@ impl Rig for VirtualRig {
             Stimulus::Verbs(side, number, command) => {
                 let now = self.since_start();
                 let reply = host::perform(&mut self.adapters[side as usize], now, command);
-                // Events before the reply are reported before the reply.
+                // Report earlier events before the reply.
                 self.collect_frames();
                 let at = Span::exactly(self.now);
                 self.arrivals.push_back(Arrival::Verbs(side, number, at, at, reply));

@@ -18,8 +18,8 @@ pub struct Disturbance {
     pub delay: Duration,
     /// The least time between two frames of the same station.
     pub spacing: Duration,
-    /// The number of lost frames and MADs per thousand. Losses never follow closely, so three tries of a request are
-    /// never all lost.
+    /// The number of lost frames and MADs per thousand. At least eight others pass between two losses, so three
+    /// tries of a request are never all lost.
     pub lost: u16,
     /// The number of duplicated frames per thousand.
     pub doubled: u16,

@@ -9,7 +9,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 
-/// The reason why a socket cannot be made.
+/// Why a socket cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
     /// The path is not a socket.
@@ -82,7 +82,6 @@ impl Drop for SocketFile {
     }
 }
 
-/// Returns the device number and the inode number of a file.
 fn id_of(path: &Path) -> Option<(u64, u64)> {
     let file = path.symlink_metadata().ok()?;
     Some((file.dev(), file.ino()))
@@ -98,8 +97,8 @@ fn remove_stale(path: &Path) -> Result<(), BindError> {
         };
         return Err(BindError::NotASocket { seen });
     }
-    // The socket of a dead process refuses a connection, for any type of socket. The socket of a living process accepts
-    // the connection or returns another error.
+    // Connecting to the socket of a dead process fails with ECONNREFUSED, for stream and datagram sockets alike.
+    // The socket of a living process accepts the connection or fails with another error.
     match UnixDatagram::unbound()?.connect(path) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(std::fs::remove_file(path)?),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(error.into()),

@@ -168,7 +168,8 @@ impl Tester<'_> {
 
     fn provoke_trap_by(&mut self, label: Label<AnyAttribute>, mad: &Mad) -> Step<Option<Mad>> {
         let key = mad.m_key();
-        // Other ports send traps too, and this port repeats traps of earlier tests.
+        // Only a trap that names this M_Key counts: other ports send traps too, and this port repeats traps of
+        // earlier tests.
         let names_it = |trap: &Mad| m_key_of(trap) == key;
         self.last_trap = None;
         self.launch(label.name, 0, mad)?;
@@ -199,8 +200,8 @@ impl Tester<'_> {
         self.launch_as(label.name, 0, &mad).map(|_| ())
     }
 
-    /// Sends a TrapRepress three times, in case the network loses some, and waits until the silence period of each has
-    /// passed.
+    /// Sends the same TrapRepress three times, because the network may lose some. Waits until the silence period
+    /// of each has passed.
     ///
     /// # Errors
     /// When the run must stop.

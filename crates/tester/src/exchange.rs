@@ -27,8 +27,8 @@ pub(crate) struct Outstanding {
 
 /// Maximum number of requests to a device that keeps answering busy. The pauses between the requests add up to 7.7 s.
 pub(crate) const BUSY_TRIES: u32 = 12;
-/// The first and the longest pause before the next request to a busy device. Each pause is twice as long as the pause
-/// before, up to the longest.
+/// Shortest and longest pause before the next request to a busy device. The pause doubles after each busy
+/// response, up to the longest pause.
 const BUSY_PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(1280));
 
 /// Returns the pause before the next request to a busy device, after `times` earlier pauses.
@@ -38,7 +38,7 @@ pub(crate) fn busy_pause(times: u32) -> Duration {
 }
 
 impl Tester<'_> {
-    /// Sends a request and waits for its response or until the silence period has passed. Repeats the request while the
+    /// Sends a request and waits for its response, at most for the silence period. Repeats the request while the
     /// device answers busy, up to [`BUSY_TRIES`] times, and then returns the busy response.
     pub(crate) fn exchange<A: Attribute>(
         &mut self,
@@ -49,7 +49,7 @@ impl Tester<'_> {
         Ok(self.exchange_any(label.name, attempt, mad)?.map(typed))
     }
 
-    /// Does the same as [`Tester::exchange`] for a MAD of any attribute.
+    /// Sends a MAD of any attribute and waits for its response, like [`Tester::exchange`].
     pub(crate) fn exchange_any(&mut self, label: &'static str, attempt: u32, mad: &Mad) -> Step<Option<(Mad, Span)>> {
         for busy in 0.. {
             let answer = self.exchange_raw(label, attempt + busy, mad)?;
@@ -61,8 +61,8 @@ impl Tester<'_> {
         Ok(None)
     }
 
-    /// Sends a request once, even if the device answers busy. Waits for the response or until the silence period has
-    /// passed.
+    /// Sends a request once, even if the device answers busy. Waits for the response, at most for the silence
+    /// period.
     pub(crate) fn exchange_once<A: Attribute>(
         &mut self,
         label: Label<A>,

@@ -30,8 +30,8 @@ pub trait Settable: Attribute {
         self
     }
 
-    /// Returns `found.quiet()`, except for fields that have a no-change value and differ between `found` and `now`.
-    /// These fields have the value of `found`.
+    /// Returns the image that restores `found` on a device whose present value is `now`. The image is
+    /// `found.quiet()`, except that fields that differ carry the value of `found` instead of the no-change value.
     #[must_use]
     fn explicit(found: &Self, _now: &Self) -> Self {
         found.quiet()
@@ -477,7 +477,7 @@ impl Tester<'_> {
         blank.with_data(carried.bytes())
     }
 
-    /// Moves an M_Key to the front of the candidates, as the likeliest.
+    /// Moves the M_Key that is most likely in force to the front of the candidates.
     pub(crate) fn put_in_force(&mut self, key: MKey) {
         self.keys.retain(|known| *known != key);
         self.keys.insert(0, key);
@@ -486,7 +486,7 @@ impl Tester<'_> {
     fn shows_key(&mut self, key: MKey) -> Step<bool> {
         const LABEL: Label<PortInfo> = Label::new("which M_Key is in force");
         let role = core::mem::replace(&mut self.role, Role::Runner);
-        // The read is repeated if unanswered: a lost response must not make the M_Key in force look wrong.
+        // Up to three tries: a single lost response must not make the M_Key in force look wrong.
         let shown = self.ask_at(LABEL, key, 0);
         self.role = role;
         self.check_stop()?;

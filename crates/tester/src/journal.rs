@@ -1,5 +1,4 @@
-//! The restore journal. It saves the values that the device had before the first Set, and does so before that Set is
-//! sent.
+//! The restore journal. Before the tester sends the first Set, it saves the values of the device in this journal.
 
 mod file;
 mod owner;

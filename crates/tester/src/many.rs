@@ -19,7 +19,7 @@ const FLUSH_EVERY: u32 = 64;
 impl Tester<'_> {
     /// Gets an attribute at each modifier, with several requests outstanding at once. Repeats a request while the
     /// device answers busy. Also repeats a request once if it timed out while other requests could be outstanding.
-    /// Returns the modifiers whose requests stayed unanswered.
+    /// Returns the modifiers whose requests stayed unanswered, or were answered busy to the end.
     ///
     /// # Errors
     /// When the run must stop.
@@ -35,7 +35,7 @@ impl Tester<'_> {
     }
 
     /// Sets an attribute at each modifier, like [`Tester::get_many`]. Returns the modifiers whose requests stayed
-    /// unanswered.
+    /// unanswered, or were answered busy to the end.
     ///
     /// # Errors
     /// When the run must stop.
@@ -80,8 +80,8 @@ impl Tester<'_> {
         mut mads: impl Iterator<Item = Mad>,
         bearable: usize,
     ) -> Step<Vec<u32>> {
-        // A full port may drop a request that was sent beside others. If a request times out, the series repeats it and
-        // sends all further requests one at a time.
+        // A port whose buffers are full may drop one of several outstanding requests. If a request times out, the
+        // series repeats it and sends all further requests one at a time.
         let expects_answers = bearable != usize::MAX;
         let (mut silent, mut arrivals, mut exhausted) = (Vec::new(), 0, false);
         // Requests to which the device answered busy are repeated after all others.
@@ -153,7 +153,8 @@ impl Tester<'_> {
                 label.name,
                 silent.len()
             ));
-            // Each further request would probably also stay unanswered and take a silence period.
+            // The series ends here, because each further request would probably take a silence period. The
+            // procedure also ends if the device answers nothing any more.
             self.still_there()?;
         }
         Ok(silent)

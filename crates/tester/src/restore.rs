@@ -142,9 +142,9 @@ impl Tester<'_> {
         for part in parts {
             let found = A::from_bytes(&part.data);
             let mut now = self.read_for_restore::<A>(part.modifier)?;
-            // The first two images contain only values that every device accepts. The third image contains values that
-            // a device may refuse. A device that ignores no-change values may lose restored values with it, so the last
-            // image writes them again.
+            // The first two images contain only values that every device accepts. The third image contains values
+            // that a device may refuse. A device that ignores no-change values may lose restored values by the
+            // third image, so the last image writes them again.
             let images: [fn(&A, &A) -> A; 4] = [
                 |found, now| found.quiet().writable(now),
                 |found, now| A::explicit(found, now).writable(now),

@@ -163,7 +163,8 @@ pub fn run(rig: &mut dyn Rig, info: &RigInfo, sink: &mut dyn Sink, journal: &mut
     if let Some(stopped) = &stopped {
         tester.sink.put(Entry::Stopped(stopped.clone()));
     }
-    // A device that failed the sanity check has already been asked several times.
+    // After a failed sanity check, the last silence needs no further check: the device was already asked several
+    // times.
     let not_sane = matches!(
         &stopped,
         Some(Stopped {
@@ -178,7 +179,7 @@ pub fn run(rig: &mut dyn Rig, info: &RigInfo, sink: &mut dyn Sink, journal: &mut
     let restored = tester.restore_all();
     tester.release_verbs();
     if last_was_silent {
-        // The silence counts against the device only if the device is still there.
+        // The judge counts the silence as a fault of the device only if the device answers this request.
         let _ = tester.still_there();
     }
     tester.sink.flush();

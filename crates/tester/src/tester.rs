@@ -31,7 +31,7 @@ pub struct Answer<A> {
     pub at: Span,
 }
 
-/// The interface that a procedure calls. Each run of a test has its own.
+/// The interface that a procedure calls. Each run of a test has its own `Tester`.
 pub struct Tester<'r> {
     pub(crate) rig: &'r mut dyn Rig,
     pub(crate) info: &'r RigInfo,

@@ -1,8 +1,9 @@
-//! The client side: connecting, and describing why it failed.
+//! The client side: connects to a server, and describes failures.
 //!
-//! In TLS 1.3 the client finishes the handshake before the server has checked the client's certificate. A connection
-//! therefore counts as made only after the server's first byte. Every HTTP/2 server sends this byte immediately. Until
-//! then a refusal arrives as an alert; later it would be lost in HTTP/2.
+//! In TLS 1.3 the client finishes the handshake before the server has checked the client's certificate.
+//! [`Connector::connect`] therefore also waits for the server's first byte, which every HTTP/2 server sends
+//! immediately. A server that refuses the client sends an alert instead of this byte. Without the wait, the HTTP/2
+//! code would receive the alert, and its cause would be lost.
 
 use std::error::Error as StdError;
 use std::future::Future;
@@ -24,14 +25,15 @@ use tonic::codegen::http::Uri;
 
 use crate::{ClientFiles, TlsError};
 
-/// Names of things on the server's side, for messages.
+/// The words for the server and its settings in error messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Words {
     /// The expected server, such as "a daemon".
     pub server: &'static str,
-    /// The place where the server's operator names the CA of its clients.
+    /// Where the server's administrator names the CA of the clients, such as "as client_ca".
     pub client_ca: &'static str,
-    /// The option of `verbatim pki init` and `issue` that takes the server's name.
+    /// The option of `verbatim pki init` and `verbatim pki issue` that takes the server's name, such as
+    /// "--server".
     pub named_by: &'static str,
 }
 
@@ -53,7 +55,8 @@ pub enum ConnectError {
     Closed(#[source] io::Error),
 }
 
-/// A connector for tonic's channels that uses TLS. It ignores the URI of the request and connects to its own host.
+/// A connector for tonic's channels that uses TLS. It connects to the host given to [`Connector::new`], and
+/// ignores the URI of the request.
 #[derive(Clone, Debug)]
 pub struct Connector {
     config: Arc<ClientConfig>,
@@ -78,7 +81,7 @@ impl Connector {
         })
     }
 
-    /// Replaces the configuration, for a client that does not check its own certificate first.
+    /// Replaces the TLS configuration, for a test client that does not check its own certificate first.
     #[cfg(test)]
     pub(crate) fn set_config(&mut self, config: Arc<ClientConfig>) {
         self.config = config;
@@ -87,7 +90,7 @@ impl Connector {
     /// Connects and waits for the server's first byte.
     ///
     /// # Errors
-    /// The reason of the failure.
+    /// Why there is no connection.
     pub async fn connect(&self) -> Result<impl AsyncRead + AsyncWrite + Send + Unpin + use<>, ConnectError> {
         let stream = TcpStream::connect((self.host.as_str(), self.port)).await;
         let stream = stream.map_err(ConnectError::Unreached)?;
@@ -108,7 +111,7 @@ impl Connector {
     }
 }
 
-/// The reason why a connector cannot be made, independent of the server.
+/// Why a connector cannot be created, independent of the server.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectorError {
     /// A file cannot be used.
@@ -162,7 +165,7 @@ impl ConnectError {
     }
 }
 
-/// Describes a handshake that failed on this side, and what to do.
+/// Describes a handshake that failed on the client's side, and what to do.
 fn not_accepted(tls: &Tls, words: &Words, files: &ClientFiles, name: &str) -> String {
     let Words { server, named_by, .. } = words;
     let ca = files.ca.display();
@@ -197,7 +200,7 @@ fn not_accepted(tls: &Tls, words: &Words, files: &ClientFiles, name: &str) -> St
     }
 }
 
-/// Describes the alert with which a server ended the connection.
+/// Describes a server's alert about the client's certificate, and what to do. Returns `None` for any other alert.
 fn refusal(alert: AlertDescription, words: &Words) -> Option<String> {
     Some(match alert {
         AlertDescription::CertificateRequired => "name the certificate and the key of this side".into(),
@@ -223,8 +226,8 @@ fn refusal(alert: AlertDescription, words: &Words) -> Option<String> {
     })
 }
 
-/// Describes the refusal of a server that requires a client certificate, for a client without TLS. Returns `None` if no
-/// text in the chain of errors shows this refusal.
+/// Describes the refusal of a server that requires a client certificate. Finds the alert by its text in the causes
+/// of `error`; returns `None` if no text contains it.
 #[must_use]
 pub fn refused_by_it(error: &(dyn StdError + 'static), words: &Words) -> Option<String> {
     let asked = Tls::AlertReceived(AlertDescription::CertificateRequired).to_string();

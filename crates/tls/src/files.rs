@@ -1,4 +1,4 @@
-//! Certificates and keys from PEM files. They are checked before use, and an error names the file and the reason.
+//! Reads certificates and keys from PEM files, and checks them before use. An error names the file and the reason.
 
 use std::fmt;
 use std::fs;
@@ -39,7 +39,7 @@ impl fmt::Display for Part {
     }
 }
 
-/// The use of the certificate of this side.
+/// The role of this side, for which its certificate must be made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Use {
     Server,
@@ -94,7 +94,7 @@ pub enum TlsError {
         /// The key.
         key: PathBuf,
     },
-    /// The certificate is made for another use.
+    /// The certificate is made for another use, or the CRL belongs to another CA.
     #[error("the {part} {path} is {what}")]
     Kind {
         /// Purpose of the file.
@@ -125,20 +125,20 @@ impl TlsError {
         }
     }
 
-    /// Makes the error of a certificate and a key that do not fit together.
+    /// Converts the error of a certificate and a key that do not belong together.
     pub(super) fn pair(cert: &Path, key: &Path, error: &rustls::Error) -> Self {
         match error {
             rustls::Error::InconsistentKeys(_) => Self::KeyMismatch {
                 cert: cert.into(),
                 key: key.into(),
             },
-            // The certificate was checked before, so only the key can cause another error.
+            // The certificate was checked before, so the key causes any other error.
             error => Self::unusable(Part::Key, key, error),
         }
     }
 }
 
-/// Largest size of a file in bytes: certificates are small.
+/// The size limit of a file in bytes.
 const LARGEST: u64 = 1 << 20;
 
 fn read(part: Part, path: &Path) -> Result<Vec<u8>, TlsError> {
@@ -154,7 +154,6 @@ fn read(part: Part, path: &Path) -> Result<Vec<u8>, TlsError> {
     fs::read(path).map_err(seen)
 }
 
-/// Reads the certificates of a file.
 fn certificates(part: Part, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let not_pem = |seen: String| TlsError::NotPem {
         part,
@@ -171,7 +170,7 @@ fn certificates(part: Part, path: &Path) -> Result<Vec<CertificateDer<'static>>,
     Ok(found)
 }
 
-/// Describes a file without the expected item.
+/// Describes the content of a file that lacks the expected item.
 fn in_short(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     match text.lines().find(|line| line.starts_with("-----BEGIN")) {
@@ -227,7 +226,7 @@ pub(super) fn roots(part: Part, path: &Path) -> Result<(RootCertStore, Vec<Certi
     Ok((roots, found))
 }
 
-/// Reads the CRLs of a file. Each CRL must name one of these CAs as its issuer and be up to date.
+/// Reads the CRLs of a file. Each CRL must have one of `cas` as its issuer, and must not be expired.
 pub(super) fn crls(
     path: &Path,
     cas: &[CertificateDer<'_>],
@@ -275,14 +274,15 @@ pub(super) fn crls(
     Ok(found)
 }
 
-/// Length limit of a name in bytes, as of a common name in X.520.
+/// The length limit of a name in bytes, which is X.520's limit of a common name.
 const LONGEST_NAME: usize = 64;
 
 /// Returns the name of a certificate's owner: the common name of its subject or, without one, its only DNS name or
 /// e-mail address.
 ///
 /// # Errors
-/// When the certificate has no name or several names, or when the name could be misread in a log line.
+/// When the certificate has no name or several names. When the name is empty or too long, or has control
+/// characters or spaces around it.
 pub fn name_of(certificate: &CertificateDer<'_>) -> Result<String, String> {
     let (_, parsed) = X509Certificate::from_der(certificate).map_err(|error| error.to_string())?;
     let mut names: Vec<&str> = parsed
@@ -320,8 +320,8 @@ pub(super) fn time_left(certificate: &CertificateDer<'_>, now: UnixTime) -> std:
     std::time::Duration::from_secs(u64::try_from(until).unwrap_or(0).saturating_sub(now.as_secs()))
 }
 
-/// Verifies a certificate without any CA, like [`verify`]. Returns the verification error, or a [`TlsError`] if the
-/// certificate is malformed or not valid now.
+/// Verifies a certificate against an empty list of CAs with [`verify`], and returns the verification error.
+/// Returns a [`TlsError`] if the certificate is malformed or not valid now.
 fn look(part: Part, path: &Path, certificate: &CertificateDer<'_>, usage: KeyUsage) -> Result<webpki::Error, TlsError> {
     let now = UnixTime::now();
     let seen = verify(certificate, usage, now).map_err(|error| TlsError::unusable(part, path, &error))?;
@@ -336,14 +336,16 @@ fn look(part: Part, path: &Path, certificate: &CertificateDer<'_>, usage: KeyUsa
     }
 }
 
-/// Checks that a certificate is valid at a time. The error gives the date.
+/// Checks that a certificate is valid at a time. The error gives the date on which the certificate expired or
+/// becomes valid.
 pub(super) fn in_time(certificate: &CertificateDer<'_>, now: UnixTime) -> Result<(), String> {
     let seen = verify(certificate, KeyUsage::client_auth(), now).map_err(|error| error.to_string())?;
     out_of_time(&seen).map_or(Ok(()), Err)
 }
 
-/// Verifies a certificate without any CA, and returns the verification error. For a valid certificate, this is an
-/// unknown issuer.
+/// Verifies a certificate against an empty list of CAs, so that verification always fails. Returns the
+/// verification error: `UnknownIssuer` if the certificate has no other fault. Fails if the certificate is
+/// malformed.
 fn verify(certificate: &CertificateDer<'_>, usage: KeyUsage, now: UnixTime) -> Result<webpki::Error, webpki::Error> {
     let parsed = EndEntityCert::try_from(certificate)?;
     let verified = parsed.verify_for_usage(webpki::ALL_VERIFICATION_ALGS, &[], &[], now, usage, None, None);
@@ -366,7 +368,6 @@ fn date(at: UnixTime) -> String {
     }
 }
 
-/// Reads a private key.
 pub(super) fn key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
     let bytes = read(Part::Key, path)?;
     PrivateKeyDer::from_pem_slice(&bytes).map_err(|error| TlsError::NotPem {

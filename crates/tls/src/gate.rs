@@ -1,4 +1,4 @@
-//! The TLS settings of a server. It can reload its files without a restart; a failed reload changes nothing.
+//! The TLS settings of a server. Its files can be reloaded without a restart; a failed reload changes nothing.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use crate::files::{self, Part, Use};
 use crate::{HTTP_2, ServerFiles, TlsError, identity, provider};
 
-/// The certificate of a server, and the verifier of its clients' certificates.
+/// The certificate of a server, and the verifier for its clients' certificates.
 #[derive(Debug)]
 pub struct Gate {
     now: watch::Sender<Arc<Loaded>>,
@@ -43,8 +43,8 @@ impl Loaded {
         Ok(Self { identity, verifier })
     }
 
-    /// Makes the configuration of one connection. The configuration records the name in the client's certificate, so
-    /// that a refusal can name the client.
+    /// Makes the configuration of one connection. The configuration's verifier stores the name in the client's
+    /// certificate in `shown`, so that a refusal can name the client.
     pub(super) fn config(&self, shown: Shown) -> Result<Arc<ServerConfig>, Error> {
         let verifier = Noting {
             verifier: Arc::clone(&self.verifier),
@@ -55,7 +55,7 @@ impl Loaded {
             .with_client_cert_verifier(Arc::new(verifier))
             .with_cert_resolver(Arc::new(SingleCertAndKey::from(Arc::clone(&self.identity))));
         config.alpn_protocols = vec![HTTP_2.into()];
-        // A resumed session would skip the check of the client's certificate.
+        // Disable resumption: a resumed session would skip the check of the client's certificate.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         Ok(Arc::new(config))
@@ -73,10 +73,10 @@ impl Gate {
         }))
     }
 
-    /// Reads the files again. Ends each connection whose certificate the new files do not accept.
+    /// Reads the files again. Ends each connection whose client certificate the new files do not accept.
     ///
     /// # Errors
-    /// The wrong file and the reason. Nothing changes then.
+    /// The wrong file and the reason. After an error, the old settings stay in use.
     pub fn reload(&self, files: &ServerFiles) -> Result<(), TlsError> {
         self.now.send_replace(Arc::new(Loaded::read(files)?));
         Ok(())

@@ -1,9 +1,8 @@
 //! Connections whose client certificate a [`Gate`] accepted.
 //!
-//! An unauthenticated connection costs the server only a file descriptor. Handshakes run independently and have a time
-//! limit. If there are too many handshakes, the server aborts the oldest. Silent clients and clients that have begun to
-//! send count separately, so a flood of silent clients displaces no sending client. A connection ends when its
-//! certificate is revoked or expires.
+//! Handshakes run concurrently, each with a time limit. If there are too many, the server aborts the oldest.
+//! Clients that have sent nothing have a limit of their own, so a flood of them aborts no handshake of a sending
+//! client. A connection ends when its client's certificate is revoked or expires.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -34,14 +33,15 @@ use crate::gate::{Gate, Shown};
 
 /// Time limit of a handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// Largest number of handshakes of clients that have begun to send. If there are more, the server aborts the oldest.
+/// The limit of handshakes whose clients have sent data. At the limit, the server aborts the oldest of them.
 const HANDSHAKES: usize = 64;
-/// Largest number of silent connections. If there are more, the server aborts the oldest, so silent clients block no
-/// others.
+/// The limit of handshakes whose clients have sent nothing. At the limit, the server aborts the oldest of them, so
+/// silent clients block no others.
 const SILENT: usize = 256;
-/// Wait before the next accept when the system has no file descriptor for a connection.
+/// The pause after a failed accept, for example when file descriptors are used up.
 const SHORT_OF_DESCRIPTORS: Duration = Duration::from_millis(100);
-/// Longest interval between two checks of a certificate's validity, because the clock may be set.
+/// The longest interval between two checks of a certificate's validity. The host's clock may be set at any time,
+/// so a wait until the expiry is not enough.
 const AT_MOST: Duration = Duration::from_secs(600);
 
 /// The peer of a connection.
@@ -63,7 +63,7 @@ impl fmt::Display for Peer {
 pub struct Connection {
     stream: TlsStream<TcpStream>,
     peer: Peer,
-    /// Completes when the certificate is no longer accepted; `None` afterwards.
+    /// Completes when the client's certificate is no longer accepted; `None` afterwards.
     locked_out: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
@@ -75,12 +75,13 @@ impl fmt::Debug for Connection {
     }
 }
 
-/// Receives a log line for each refused client.
+/// Receives one log line for each refused client, each ended connection and each failed accept.
 type Tell = Arc<dyn Fn(String) + Send + Sync>;
 
-/// Accepts connections and yields each once its peer is known. Calls `tell` with the reason for each refused client,
-/// and for each connection that ends because its certificate is no longer accepted. Must be called within a Tokio
-/// runtime. Dropping the stream closes the listener.
+/// Accepts connections, and yields each connection whose client has an accepted certificate. Calls `tell` with the
+/// reason for each failed accept and each refused client. Also calls `tell` for each connection that ends because
+/// its certificate is no longer accepted. Must be called within a Tokio runtime. Dropping the stream closes the
+/// listener.
 pub fn incoming(
     listener: TcpListener,
     gate: Arc<Gate>,
@@ -102,7 +103,8 @@ async fn accept(listener: TcpListener, gate: Arc<Gate>, tell: Tell, sender: mpsc
                     let spoke = Arc::<AtomicBool>::default();
                     let handshake = let_in((stream, address), Arc::clone(&spoke), Arc::clone(&gate), Arc::clone(&tell));
                     handshakes.0.push_back((under_way.spawn(handshake), spoke));
-                    // Lets clients that have sent data proceed before more connections are accepted.
+                    // Let the handshakes run before the next accept, so that each notes whether its client has
+                    // sent data.
                     tokio::task::yield_now().await;
                 }
                 Err(error) => {
@@ -120,12 +122,13 @@ async fn accept(listener: TcpListener, gate: Arc<Gate>, tell: Tell, sender: mpsc
     }
 }
 
-/// The handshakes in progress, the oldest first, each with a flag that its client has sent data.
+/// The handshakes in progress, the oldest first. The flag tells whether the client has sent data.
 #[derive(Default)]
 struct Handshakes(VecDeque<(AbortHandle, Arc<AtomicBool>)>);
 
 impl Handshakes {
-    /// Aborts the oldest handshake of a kind if there are too many of that kind.
+    /// Aborts the oldest handshake of a silent client if their limit is reached. Does the same for clients that
+    /// have sent data.
     fn make_room(&mut self) {
         self.0.retain(|(handshake, _)| !handshake.is_finished());
         for (speaking, at_most) in [(false, SILENT), (true, HANDSHAKES)] {
@@ -140,14 +143,14 @@ impl Handshakes {
     }
 }
 
-/// Runs the handshake of one connection. Returns `None` if the client is refused.
+/// Runs the handshake of one connection. Returns `None` if the server refuses the client.
 async fn let_in(
     (stream, address): (TcpStream, SocketAddr),
     spoke: Arc<AtomicBool>,
     gate: Arc<Gate>,
     tell: Tell,
 ) -> Option<Connection> {
-    // Disables Nagle's algorithm, so that no reply waits for more data.
+    // Disable Nagle's algorithm, so that no reply waits for more data.
     let _ = stream.set_nodelay(true);
     let shown = Shown::default();
     let refused = |why: String| {
@@ -207,7 +210,7 @@ async fn let_in(
     })
 }
 
-/// Waits until a certificate is no longer accepted, and returns the reason.
+/// Waits until the client's certificate is no longer accepted, and returns the reason.
 async fn until_locked_out(gate: &Gate, chain: &[CertificateDer<'static>]) -> String {
     let mut changes = gate.changes();
     loop {

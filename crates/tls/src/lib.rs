@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `files` | checks of the files before use; an error names the file |
 //! | [`gate`](Gate) | the TLS settings of a server, which can be reloaded without a restart |
-//! | `incoming` | connections with an accepted certificate, until it is revoked or expires |
+//! | `incoming` | connections with an accepted client certificate, until it is revoked or expires |
 //! | `connect` | the client side, and descriptions of refusals |
 
 mod connect;
@@ -32,7 +32,7 @@ pub use files::{TlsError, name_of};
 pub use gate::Gate;
 pub use incoming::{Connection, Peer, incoming};
 
-/// The protocol inside TLS.
+/// The ALPN name of HTTP/2, the protocol inside TLS.
 const HTTP_2: &[u8] = b"h2";
 
 /// The files of a server.
@@ -59,7 +59,6 @@ pub struct ClientFiles {
     pub key: PathBuf,
 }
 
-/// Returns the cryptography implementation.
 fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }

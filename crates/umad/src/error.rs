@@ -89,8 +89,8 @@ pub enum OpenError {
         /// How long the caller waited.
         bound: Duration,
     },
-    /// An earlier call of this process is still stuck inside the library. The library is not thread-safe, so no second
-    /// attempt is made.
+    /// An earlier call of this process is still stuck inside the library. The library is not thread-safe, so the
+    /// port was not opened.
     #[error("{}", still_opening(.bound))]
     StillOpening {
         /// How long the caller waited for that call.
@@ -257,7 +257,7 @@ fn cause(error: &dyn std::error::Error) -> String {
 fn errno_text(during: &str, errno: i32) -> String {
     let seen = io::Error::from_raw_os_error(errno);
     match Errno::from_raw(errno) {
-        // The kernel keeps a MAD that is too long at the head of the queue forever.
+        // A MAD that does not fit the buffer stays at the head of the kernel's queue forever.
         Errno::ENOSPC | Errno::EINVAL if during == "receiving" => format!(
             "{seen}: a MAD of more than 256 bytes has arrived, as on Omni-Path or with the kernel's RMPP; the tester \
              requested neither"

@@ -5,8 +5,8 @@
 //!
 //! # Contract
 //!
-//! - The function pointers of [`Symbols`] stay valid as long as the [`Symbols`] value lives, because it owns the
-//!   library handle. Every user holds it in an `Arc`.
+//! - The function pointers of [`Symbols`] stay valid as long as the [`Symbols`] value lives, because the value owns
+//!   the library handle. Every user holds the value in an `Arc`.
 //! - Names passed in are NUL-terminated and outlive the call; the library keeps no pointer to them.
 //! - A MAD buffer passed to `umad_send` or `umad_recv` has at least `umad_size()` plus the given length in bytes and is
 //!   aligned to 8 bytes. No other code touches it during the call.
@@ -27,15 +27,15 @@ pub(super) const MAX_PORTS: usize = 10;
 /// Number of longs in a method mask of 128 bits (`16 / sizeof(long)`).
 pub(super) const MASK_WORDS: usize = 16 / size_of::<c_long>();
 
-/// `struct ib_mad_addr`: the destination or source of a MAD. Fields marked BE are in network byte order.
+/// `struct ib_mad_addr`: the destination or source of a MAD.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Address {
-    /// Queue pair number, In network byte order.
+    /// Queue pair number, in network byte order.
     pub(super) qpn: u32,
-    /// Q_Key, In network byte order.
+    /// Q_Key, in network byte order.
     pub(super) qkey: u32,
-    /// LID, In network byte order.
+    /// LID, in network byte order.
     pub(super) lid: u16,
     pub(super) sl: u8,
     pub(super) path_bits: u8,
@@ -44,7 +44,7 @@ pub(super) struct Address {
     pub(super) hop_limit: u8,
     pub(super) traffic_class: u8,
     pub(super) gid: [u8; 16],
-    /// Flow label, In network byte order.
+    /// Flow label, in network byte order.
     pub(super) flow_label: u32,
     pub(super) pkey_index: u16,
     pub(super) reserved: [u8; 6],
@@ -103,8 +103,8 @@ pub(super) struct Ca {
     pub(super) ports: [*mut CaPort; MAX_PORTS],
 }
 
-/// Checks sizes and offsets at compile time. A test of `crates/hw` with the feature `rdma-sys` also reads this table,
-/// and lets the C compiler check it against the header.
+/// Checks sizes and offsets at compile time. A test of `crates/hw` with the feature `rdma-sys` also reads this
+/// table: the C compiler compares the table with the header.
 macro_rules! layouts {
     ($($type:ident $c_name:literal $size:literal { $($field:ident $offset:literal)* })*) => {
         // These sizes are for a C `long` of 64 bits.

@@ -17,8 +17,7 @@ use super::{
 const LIBRARY: &str = "libibumad.so.3";
 
 /// The loaded library libibumad, with every function that this crate needs.
-///
-/// Cheap to clone. The library stays loaded as long as any clone, or any port opened from it, lives.
+/// Cheap to clone. The library stays loaded as long as a clone of this value, or a port opened with it, exists.
 #[derive(Clone, Debug)]
 pub struct Library {
     pub(super) symbols: Arc<Symbols>,
@@ -107,7 +106,6 @@ pub(super) fn list(symbols: &Symbols) -> Vec<Device> {
         .collect()
 }
 
-/// Returns the names of all devices.
 pub(super) fn names(symbols: &Symbols) -> Vec<String> {
     list(symbols).into_iter().map(|device| device.name).collect()
 }

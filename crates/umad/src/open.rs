@@ -1,5 +1,5 @@
-//! Opens a port on a helper thread with a time limit, because opening can block forever. Determines the reason of a
-//! failure.
+//! Opens a port on a helper thread with a time limit, because opening can block forever. If the library fails to
+//! open a port, determines the reason.
 
 use std::{
     ffi::{CStr, CString, OsStr, c_char, c_long},
@@ -43,7 +43,8 @@ impl Gate {
         self.busy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Enters the gate. Waits at most `bound` until no other thread is inside; returns `None` after that.
+    /// Enters the gate. Waits at most `bound` for another thread to leave; returns `None` if that thread is still
+    /// inside.
     fn enter(&'static self, bound: Duration) -> Option<Inside> {
         let (mut busy, waited) = self
             .free
@@ -91,7 +92,7 @@ pub(super) fn bounded<T: Send + 'static>(
         .spawn(move || {
             let result = call();
             drop(inside);
-            // If the caller has given up, the result is dropped, which closes an open port.
+            // If the caller has given up, the result is dropped. Dropping an opened port closes it.
             let _ = sender.send(result);
         })
         .map_err(Helper::Thread)?;

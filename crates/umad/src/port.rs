@@ -26,7 +26,7 @@ pub const MAD_LENGTH: usize = 256;
 pub struct Received {
     /// The MAD; zero beyond `length`.
     pub mad: [u8; MAD_LENGTH],
-    /// Number of delivered bytes. For a failed send, the kernel returns only the 24 bytes of the header.
+    /// Number of delivered bytes. A sent MAD that the kernel returned has only the 24 bytes of the header.
     pub length: usize,
     /// 0 for a received MAD, or the error number of a sent MAD that the kernel returned. It is 110 (ETIMEDOUT) if no
     /// response came within the timeout of the send, and 5 (EIO) if the MAD could not be sent.
@@ -35,8 +35,8 @@ pub struct Received {
     pub slid: u16,
     /// Service level of the received MAD.
     pub sl: u8,
-    /// GID of the sender, if the MAD had a GRH, as all MADs on RoCE do. For a returned send, the GID is that of the
-    /// destination, or `None` if the kernel does not return it.
+    /// GID of the sender, if the MAD had a GRH, as all MADs on RoCE do. For a sent MAD that the kernel returned,
+    /// GID of the destination, or `None` if the kernel does not return the GID.
     pub gid: Option<[u8; 16]>,
 }
 
@@ -76,9 +76,9 @@ const _: () = assert!(size_of::<Buffer>() == size_of::<Header>() + MAD_LENGTH);
 
 impl Port {
     /// Opens `port` of `device` and registers its management classes 0x01, 0x81 and 0x04. Classes 0x01 and 0x81 are
-    /// also registered for traps, unless another program has registered for them. Other classes are registered at their
-    /// first send. If the kernel refuses some of the classes, the port opens, and only a send of a refused class fails.
-    /// If the kernel refuses all of them, the open fails.
+    /// also registered for traps, unless another program has registered for them. Other classes are registered at
+    /// their first send. The open fails only if the kernel refuses all three classes. If it refuses some of them,
+    /// only sends of these classes fail.
     ///
     /// Gives up after `bound`. The attempt then continues in the background, and a port that it opens is closed again.
     /// Until the attempt ends, this process can neither list devices nor open another port.

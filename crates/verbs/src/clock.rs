@@ -1,7 +1,7 @@
 //! The agent's clock: CLOCK_MONOTONIC, in nanoseconds.
 //!
-//! The clock never jumps. On Linux it is the clock of `std::time::Instant`, so the times of a local session can be
-//! compared with those of the same process. They cannot be compared with the times of another host.
+//! The clock never jumps. On Linux it is the clock of `std::time::Instant`. The times of a local session can
+//! therefore be compared with those of the same process, but not with the times of another host.
 
 use verbatim_proto::agent::Instant;
 

@@ -16,7 +16,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Makes the failure of a command that is refused without a call of the driver.
+    /// Makes the failure of a command that is refused before any call of the driver.
     pub fn refused(text: impl Into<String>) -> Self {
         Self {
             errno: 0,

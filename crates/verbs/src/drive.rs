@@ -224,7 +224,7 @@ pub fn drive<D: Device>(
     // The usual timer slack of 50 µs would prolong each wait of 100 µs by up to half.
     let _ = nix::sys::prctl::set_timerslack(1_000);
     let mut unsaid = Unsaid::default();
-    // Whether the wake was armed before the last look into the queue, so that any later command ends a wait.
+    // Whether the wake was armed before the queue was last seen empty. Only then does a later command end a wait.
     let mut armed = false;
     loop {
         if outlet.cut.is_cut() {
@@ -280,7 +280,7 @@ pub fn drive<D: Device>(
         if idle && armed {
             session.wait(&outlet.cut.wake, Duration::MAX);
         }
-        // Arms the wake before the next look into the queue, so that no later wake is lost.
+        // Arms the wake before the next look into the queue, so that a command after that look ends the wait.
         armed = idle && !armed;
         if armed {
             outlet.cut.wake.arm();

@@ -17,8 +17,8 @@ pub struct Piece<'a, M> {
     pub length: usize,
 }
 
-/// A work request to post. An empty message has no piece, because some devices interpret a segment of length 0 as 2^31
-/// bytes.
+/// A work request to post. An empty message has no [`Piece`], because some devices interpret a segment of length 0
+/// as 2^31 bytes.
 #[derive(Debug)]
 pub enum WorkRequest<'a, M> {
     /// A request for the send queue.

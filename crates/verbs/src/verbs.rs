@@ -31,7 +31,7 @@ impl From<VerbsError> for Failure {
 /// An open device, one port of it, and a protection domain.
 #[derive(Debug)]
 pub struct VerbsDevice {
-    // Handles own their parents, so the order of these fields does not matter.
+    // Each handle keeps its parent alive, so the order of these fields does not matter.
     domain: ProtectionDomain,
     context: Context,
     port: u8,

@@ -20,7 +20,7 @@ pub struct Wake {
 }
 
 impl Wake {
-    /// Makes a wake that is not readable yet.
+    /// Creates a wake whose descriptor is not readable.
     ///
     /// # Errors
     /// When the process has no file descriptor left.
@@ -38,17 +38,18 @@ impl Wake {
         let _ = self.fd.write(1);
     }
 
-    /// Makes the descriptor unreadable, and permits [`Wake::wake_who_waits`] to make it readable. The caller must check
-    /// for new data afterwards; otherwise a wake could be lost.
+    /// Makes the descriptor unreadable, and permits [`Wake::wake_who_waits`] to make it readable. The caller must
+    /// then check for new data; otherwise a wake could be lost.
     pub fn arm(&self) {
-        // Clears the descriptor first, so that this removes no later wake.
+        // Clears the descriptor before arming. Clearing it later could remove a new wake.
         self.clear();
         self.armed.store(true, Ordering::SeqCst);
         fence(Ordering::SeqCst);
     }
 
-    /// Makes the descriptor readable if it was armed since the last call. Without a waiting thread, the call makes no
-    /// system call, because a thread checks for data before it waits. The data must be available before the call.
+    /// Makes the descriptor readable if [`Wake::arm`] was called since the last call of this function. Otherwise no
+    /// thread waits, and this function makes no system call. The caller must make the data available before the
+    /// call.
     pub fn wake_who_waits(&self) {
         fence(Ordering::SeqCst);
         if self.armed.swap(false, Ordering::SeqCst) {
@@ -56,7 +57,7 @@ impl Wake {
         }
     }
 
-    /// Makes the descriptor unreadable. The caller must check for new data afterwards; otherwise a wake could be lost.
+    /// Makes the descriptor unreadable. The caller must then check for new data; otherwise a wake could be lost.
     pub fn clear(&self) {
         let _ = self.fd.read();
     }

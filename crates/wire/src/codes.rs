@@ -47,8 +47,8 @@ impl AttributeId {
 /// The congestion control class (annex A10).
 const CONGESTION: MgmtClass = MgmtClass(0x21);
 
-/// Names of the attributes of the other classes, by class. These classes reuse the numbers of subnet management
-/// attributes.
+/// Names of the attributes of classes other than subnet management, by class. These classes reuse the numbers of
+/// subnet management attributes.
 ///
 /// Source: OpenSM's `ib_types.h`, rdma-core's `umad_sm.h`, `umad_sa.h` and `mad.h`, Wireshark's packet-infiniband.
 const OF_CLASS: &[(MgmtClass, &[(u16, &str)])] = &[

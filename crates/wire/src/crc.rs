@@ -29,8 +29,8 @@ pub fn icrc(covered: &[u8]) -> Option<[u8; ICRC_LENGTH]> {
     icrc_of(form, covered)
 }
 
-/// Length in bytes of the longest headers up to the end of the BTH. A RoCE packet counts as if it had an LRH, because
-/// the ICRC covers ones in place of the LRH.
+/// Maximum number of bytes from the first byte that the ICRC covers to the end of the BTH. For RoCE, this includes
+/// an LRH of ones, because the ICRC covers ones in place of the LRH.
 const LONGEST_HEAD: usize = Lrh::SIZE + Form::RoceV2Ipv6.route_length() + Bth::SIZE;
 
 /// Returns the ICRC of a packet of any form in wire order.
@@ -201,8 +201,8 @@ mod tests {
         assert_eq!(ignored_bits(&global(), 14), global_bits);
     }
 
-    /// Returns the bits that the ICRC ignores. With a GRH, the ICRC ignores the whole LRH. The LNH bits `lnh..lnh + 2`
-    /// then count as ignored, although a change of them makes `icrc` parse another kind of packet.
+    /// Returns the bits that the ICRC ignores. With a GRH, the ICRC ignores the whole LRH. The LNH bits `lnh..lnh +
+    /// 2` are listed without a test, because a change of LNH would make `icrc` parse another kind of packet.
     fn ignored_bits(packet: &[u8], lnh: usize) -> Vec<usize> {
         let sound = icrc(packet);
         let global = packet[1] & 3 == 3;

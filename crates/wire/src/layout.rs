@@ -7,7 +7,7 @@ use crate::bits::{get_bits, set_bits};
 /// The printed form of a field.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Style {
-    /// The value, or a list of the elements' values.
+    /// The value, or in a table a list of the values of all elements.
     Value,
     /// Reserved bits, printed only if a bit is set.
     Reserved,
@@ -209,7 +209,7 @@ pub trait Layout: Clone + PartialEq + fmt::Debug + fmt::Display + Send + Sync + 
     }
 }
 
-/// An object whose fields all hold legal values. Only [`Layout::validate`] creates it.
+/// An object whose fields all hold legal values. Only [`Layout::validate`] creates a `Valid`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Valid<L>(L);
 

@@ -4,7 +4,7 @@ use core::fmt;
 
 /// A type that a field of a layout can hold.
 ///
-/// Values that a device writes are newtypes, never Rust enums, because every bit pattern must be representable.
+/// A value that a device writes is a newtype, never a Rust enum, because every bit pattern must be representable.
 pub trait Value: Copy + PartialEq + fmt::Display + fmt::Debug {
     /// Returns the value with these bits. Never fails: an illegal bit pattern is a value too.
     fn from_bits(bits: u64) -> Self;

@@ -81,9 +81,9 @@ impl Audit {
         })
     }
 
-    /// Appends a line, which survives a crash of the daemon. The line of an act on a device is also synced to the disk,
-    /// and survives a power loss like the run itself. Lines of leases and of refused acts are synced soon after this
-    /// function returns.
+    /// Appends a line, which survives a crash of the daemon. This function also syncs the line to the disk before
+    /// it returns, so that the line survives a power loss. The exceptions are lines of leases and of refused acts,
+    /// which a thread syncs soon afterwards.
     ///
     /// # Errors
     /// When the line cannot be written or synced.

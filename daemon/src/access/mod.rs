@@ -30,7 +30,7 @@ const WEB: &str = "web";
 /// The identity of a client, the same on each of its connections. Runs and leases belong to an identity.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Identity {
-    /// A user of this host, by the user id that the kernel reports for the peer of the unix socket.
+    /// A user of this host. The kernel reports the user id for the peer of the unix socket.
     User(u32),
     /// The name in a client certificate, from [`verbatim_tls::name_of`].
     Certificate(String),
@@ -153,7 +153,7 @@ pub enum Denied {
         who: Identity,
         /// The denied act.
         what: String,
-        /// The least role that may do it.
+        /// The lowest role that may do the act.
         needed: Role,
         /// The sender's role on the rig, in words.
         has: &'static str,
@@ -163,9 +163,9 @@ pub enum Denied {
     NotOwner {
         /// The sender.
         who: Identity,
-        /// The denied act.
+        /// The denied act, such as "end this run".
         what: String,
-        /// Who may do it, in words.
+        /// The identities that may do the act, in words.
         owner: String,
     },
 }

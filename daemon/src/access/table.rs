@@ -96,13 +96,15 @@ pub struct Table {
 }
 
 impl Table {
-    /// Creates a table with these grants. The user of the daemon's process and the superuser are always admins.
+    /// Creates a table with these grants. The user `owner`, who runs the daemon, and the superuser are always
+    /// admins.
     #[must_use]
     pub fn new(owner: u32, grants: Vec<Grant>) -> Self {
         Self { owner, grants }
     }
 
-    /// Returns the default table: every user whom the socket's file mode lets connect is an operator.
+    /// Returns the default table: every user whom the socket's file mode lets connect is an operator. `owner` runs
+    /// the daemon.
     #[must_use]
     pub fn usual(owner: u32) -> Self {
         let operators = Grant {

@@ -16,9 +16,9 @@ use verbatim_run as run;
 
 /// The size of a chunk in bytes.
 const CHUNK: usize = 64 << 10;
-/// The number of chunks that are read ahead of the client.
+/// The number of chunks that the daemon reads ahead of the client.
 pub(super) const AHEAD: usize = 2;
-/// The name of the capture, which is made when a client reads it.
+/// The name of the capture file, which the daemon makes when a client reads it.
 pub(super) const CAPTURE: &str = "run.pcapng";
 
 /// Returns the files of a record, sorted by name. The list is empty if the directory does not exist yet.
@@ -43,7 +43,7 @@ pub(super) fn list(directory: &Path) -> Result<Vec<Artifact>, Status> {
     Ok(artifacts)
 }
 
-/// Opens a file of a record. Makes the capture if the record has none.
+/// Opens a file of a record. If the record has no capture, makes one.
 pub(super) fn open(directory: &Path, name: &str) -> Result<File, Status> {
     if !is_name(name) {
         return Err(errors::invalid_field(
@@ -68,8 +68,8 @@ pub(super) fn open(directory: &Path, name: &str) -> Result<File, Status> {
 }
 
 fn capture(directory: &Path) -> Result<File, Status> {
-    // The capture goes to the state directory, because that disk is meant for large files. The file is unlinked on
-    // return. The disk space is freed when the last reader closes the file.
+    // Write the capture to the state directory, because that disk is meant for large files. The file is unlinked
+    // on return, so its space is freed when the last reader closes it.
     let beside = captures(directory.ancestors().nth(3).unwrap_or(directory));
     let place = fs::create_dir_all(&beside).and_then(|()| tempfile::tempdir_in(&beside));
     let place = place.map_err(|error| unreadable(&beside, &error))?;
@@ -109,7 +109,7 @@ pub(super) fn send(mut file: File, sender: Out<ReadArtifactResponse>) {
                 Ok((_, Ok(data))) if data.is_empty() => return,
                 Ok((rest, Ok(data))) => {
                     file = rest;
-                    // An error means that the client has left.
+                    // An error means that the client has disconnected.
                     if sender.send(Ok(ReadArtifactResponse { data })).await.is_err() {
                         return;
                     }

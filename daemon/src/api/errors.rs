@@ -41,12 +41,12 @@ fn with_info(code: Code, message: &str, reason: &str, metadata: &[(&str, &str)])
 
 /// The most invalid fields that a response names. The status travels in HTTP headers, which must stay small.
 const MOST_VIOLATIONS: usize = 10;
-/// The most characters of the text about a field, and of a name.
+/// The most characters of a name, or of the text about a field.
 const LONGEST: usize = 300;
 /// The most characters of a message. The message of a quarantine names each area that is not restored.
 const LONGEST_MESSAGE: usize = 2000;
 
-/// Returns at most this many characters from the beginning of a text that a client may have sent.
+/// Returns at most this many characters of a text that a client may have sent.
 fn at_most(characters: usize, text: &str) -> String {
     match text.char_indices().nth(characters) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -81,12 +81,11 @@ pub(super) fn invalid_field(field: &str, what: impl Into<String>) -> Status {
     invalid(vec![Violation::new(field, what)])
 }
 
-/// Returns `NOT_FOUND`.
 pub(super) fn not_found(reason: &str, name: &str, message: &str) -> Status {
     with_info(Code::NotFound, message, reason, &[("name", name)])
 }
 
-/// Returns `OUT_OF_RANGE`.
+/// Returns `OUT_OF_RANGE`: the cursor of a watch is after the last event.
 pub(super) fn out_of_range(message: &str) -> Status {
     with_info(Code::OutOfRange, message, "CURSOR_AHEAD", &[])
 }
@@ -129,7 +128,6 @@ pub(super) fn too_slow(patience: std::time::Duration) -> Status {
     with_info(Code::Unavailable, &message, "READER_TOO_SLOW", &[])
 }
 
-/// Returns `INTERNAL`.
 pub(super) fn internal(message: &str) -> Status {
     with_info(Code::Internal, message, "INTERNAL", &[])
 }

@@ -14,8 +14,8 @@ use crate::store::StoreError;
 /// The interval of heartbeats to the shared database.
 const BEAT: Duration = Duration::from_secs(2);
 
-/// Returns at once if the database is not shared. Otherwise exchanges state with the daemons of other hosts, and never
-/// returns.
+/// Exchanges state with the daemons of other hosts, and never returns. If the database is not shared, returns at
+/// once.
 pub async fn meet(shared: Arc<Shared>) {
     if shared.scheduler.store().lab().is_none() {
         return;
@@ -35,13 +35,13 @@ pub async fn meet(shared: Arc<Shared>) {
         if let Ok(Ok(now)) = done {
             shown = now;
         }
-        // After a failed update `shown` stays old, so the next turn that looks at the rigs repeats the update, at the
-        // latest with the next heartbeat.
+        // After a failed update, `shown` stays old. The next turn with `look`, at the latest at the next
+        // heartbeat, then repeats the update.
         tokio::time::sleep(ELSEWHERE).await;
     }
 }
 
-/// Exchanges state once. Returns the published rigs: the encoded rig by its name.
+/// Exchanges state once. Returns the published rigs: each rig's encoded state by its name.
 fn turn(
     scheduler: &Arc<Scheduler>,
     before: BTreeMap<String, Vec<u8>>,

@@ -56,8 +56,8 @@ impl Leases {
         Ok((found, caller))
     }
 
-    /// Applies `act` to a lease, and records the call in the audit log. Only the lease's owner or an admin of its rig
-    /// may make the call. The pair holds the call's name and its description.
+    /// Applies `act` to a lease, and records the call in the audit log. Only the lease's owner or an admin of its
+    /// rig may make the call. `call` is the name of the call, and `what` is its description in errors.
     async fn as_owner<T>(
         &self,
         request: &Request<T>,
@@ -128,7 +128,7 @@ impl LeaseService for Leases {
                     found.truncate(size);
                     return Ok(found);
                 }
-                // The caller may not see the newest leases, so read more.
+                // The caller may not see some of the newest leases, so read more.
                 at_most = at_most.saturating_mul(8);
             }
         };
@@ -169,7 +169,7 @@ impl LeaseService for Leases {
                 loop {
                     tokio::select! {
                         changed = changes.changed() => if changed.is_err() { return },
-                        // Changes on another host are only visible in the database.
+                        // Changes on another host appear only in the database.
                         () = tokio::time::sleep(super::ELSEWHERE), if shares => {}
                         () = sender.closed() => return,
                     }
@@ -209,9 +209,9 @@ impl LeaseService for Leases {
     }
 }
 
-/// Checks that the caller owns a lease, or is an admin of the rig that it holds. A waiting lease may get any of its
-/// rigs at any moment, so only an admin of all its rigs may end it. The error names the rig on which the right is
-/// missing.
+/// Checks that the caller owns a lease, or is an admin of the rig that the lease holds. A waiting lease may get
+/// any of its rigs at any moment, so another caller must be an admin of all its rigs. The error names the rig on
+/// which the caller lacks the right.
 fn may_end(
     access: &Access,
     caller: &Caller,
@@ -229,7 +229,7 @@ fn may_end(
     let mut each = rigs.iter().map(on);
     let first = each.next().unwrap_or_else(|| on(&String::new()));
     match caller.who == lease.owner {
-        // The owner may have lost the right to see some of the rigs, so the right on one rig is enough.
+        // The owner may no longer see some of the rigs, so the right on one rig is enough.
         true => each.fold(first, |found, next| found.or(next)),
         false => each.fold(first, |found, next| found.and_then(|may| next.map(|_| may))),
     }
@@ -355,7 +355,7 @@ fn create(shared: &Shared, caller: &Caller, mut request: CreateLeaseRequest) -> 
     let lease = shared.scheduler.reserve(new).map_err(|error| errors::create(&error))?;
     let name = format!("leases/{}", lease.id);
     let now = shared.scheduler.lease(&lease.id);
-    // Record the granted rig; for a waiting lease, record all acceptable rigs.
+    // Record the granted rig or, for a waiting lease, all acceptable rigs.
     let rigs = match &now {
         Ok(now) if !now.lease.rig.is_empty() => now.lease.rig.clone(),
         _ => lease.rigs.join(","),
@@ -396,7 +396,7 @@ mod tests {
         let id = LeaseId::like(&RunId::new(0, 0));
         let mut lease = crate::sched::fresh(id, &owner, vec!["a".into(), "b".into()], None, Priority::Normal);
         let may = |lease: &StoredLease, name: &str| may_end(&access, &caller(name), lease, "end this lease").is_ok();
-        // By now, the owner may see only one of the rigs.
+        // The owner may now see only one of the rigs.
         assert!(may(&lease, "alice") && may(&lease, "erin") && !may(&lease, "dave"));
         lease.rig = "b".into();
         assert!(may(&lease, "alice") && may(&lease, "erin") && !may(&lease, "dave"));

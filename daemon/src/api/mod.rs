@@ -30,10 +30,10 @@ pub use shared::Shared;
 pub use streams::Answer;
 pub use web::{Found, Web, report};
 
-/// The interval of reads of changes by other hosts.
+/// How often the daemon reads changes of other hosts from the shared database.
 const ELSEWHERE: std::time::Duration = std::time::Duration::from_millis(250);
 
-/// The most concurrent calls that may block on a disk. Calls of admins do not count.
+/// The most concurrent calls that may block on a disk, not counting calls of admins.
 pub(crate) const IN_WORK: usize = 96;
 
 static OTHERS: Semaphore = Semaphore::const_new(IN_WORK);
@@ -52,7 +52,7 @@ pub(crate) async fn as_admin<T>(is_admin: bool, call: impl Future<Output = T>) -
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, tonic::Status> {
     let _turn = match IS_ADMIN.try_with(|is| *is) {
         Ok(true) => None,
-        // The semaphore is never closed.
+        // Never `None`: the semaphore is never closed.
         _ => OTHERS.acquire().await.ok(),
     };
     tokio::task::spawn_blocking(work).await.map_err(|error| {

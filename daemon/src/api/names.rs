@@ -9,7 +9,7 @@ use verbatim_run::RunId;
 /// The most characters of a rig's name, or of a label.
 const LONGEST: usize = 64;
 
-/// Returns a violation if a name is too long. Callers refuse a too long name before they look it up or log it.
+/// Returns a violation if a name is too long. Callers use this function before they look up or log a name.
 pub(super) fn too_long(field: &str, name: &str) -> Option<Violation> {
     let characters = name.chars().count();
     (characters > LONGEST).then(|| {

@@ -41,7 +41,7 @@ pub(super) fn after(token: &str, filter: &str) -> Result<Option<RunId>, String> 
 }
 
 fn hash(filter: &str) -> u64 {
-    // All processes of a build compute the same hash. A token need not be valid in another build.
+    // All processes of one build compute the same hash. Tokens need not be valid across builds.
     let mut hasher = DefaultHasher::new();
     filter.hash(&mut hasher);
     hasher.finish()

@@ -100,7 +100,7 @@ impl Sees {
 struct Told {
     own: Vec<Arc<Rig>>,
     elsewhere: Vec<Rig>,
-    /// The count of [`Scheduler::changes`] at that time.
+    /// The count of [`Scheduler::changes`] when the watcher received them.
     count: u64,
 }
 
@@ -112,7 +112,7 @@ impl Told {
         let last = shared.rigs.lately(&shared.scheduler, PAUSE);
         self.count = last.count;
         let mut new = Vec::new();
-        // Both lists have the same order, so the last state of a rig is usually at the next place.
+        // Both lists have the same order, so the last state of a rig is usually at the next position.
         let mut at = 0;
         let mut own = Vec::with_capacity(last.rigs.len());
         for rig in last.rigs.iter().filter(|rig| sees.rig(rig)) {
@@ -134,7 +134,7 @@ impl Told {
     }
 }
 
-/// Returns the owner of the run that began last on a rig. That run may have left the device changed.
+/// Returns the owner of the run that last began on a rig. This run may have left the device changed.
 fn owner(scheduler: &Scheduler, rig: &str) -> Option<Identity> {
     let on_it = Filter {
         rig: Some(rig.into()),
@@ -147,7 +147,8 @@ fn owner(scheduler: &Scheduler, rig: &str) -> Option<Identity> {
         .map(|run| run.owner)
 }
 
-/// The rig name for actions on all rigs. No rig has this name, and only a role on all rigs matches it.
+/// The rig name in access checks and audit lines of actions on all rigs. No rig has this name, and only a role on
+/// all rigs matches it.
 const ALL: &str = "*";
 /// The shortest time between two updates that a watcher receives.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -190,7 +191,7 @@ impl RigService for Rigs {
                 (told, rigs) = match blocking(look).await {
                     Ok(looked) => looked,
                     Err(failed) => {
-                        // The client may have left.
+                        // Ignore an error: the client may have disconnected.
                         let _ = sender.send(Err(failed)).await;
                         return;
                     }
@@ -201,7 +202,7 @@ impl RigService for Rigs {
                 let count = told.count;
                 tokio::select! {
                     gone = async { changes.wait_for(|now| *now != count).await.is_err() } => if gone { return },
-                    // Changes on other hosts are only visible in the database.
+                    // Changes on other hosts appear only in the database.
                     () = tokio::time::sleep(super::ELSEWHERE), if shares => {}
                     () = sender.closed() => return,
                 }

@@ -44,8 +44,8 @@ impl Runs {
         Ok((run, may.map_err(|denied| errors::denied(&denied))?))
     }
 
-    /// Applies `act` to a run, and records the call in the audit log. Only the run's owner or an admin of its rig may
-    /// make the call. The pair holds the call's name and its description.
+    /// Applies `act` to a run, and records the call in the audit log. Only the run's owner or an admin of its rig
+    /// may make the call. `what` holds the name of the call, and its description in errors.
     async fn as_owner<T, R: Send + 'static>(
         &self,
         request: &Request<T>,
@@ -120,7 +120,7 @@ impl RunService for Runs {
     type WatchRunStream = Answer<WatchRunResponse>;
 
     async fn watch_run(&self, request: Request<WatchRunRequest>) -> Result<Response<Self::WatchRunStream>, Status> {
-        // Read `live` first: if the run is no longer live, its end is in the store.
+        // Read `live` before the run. If the run is not in `live`, it has ended, and the store has its end.
         let live = self
             .shared
             .scheduler
@@ -178,7 +178,8 @@ impl RunService for Runs {
             true => Arc::clone(&self.shared.captures).acquire_owned().await.ok(),
             false => None,
         };
-        // The permit is held until the capture is made, even if the client has left.
+        // The work owns the permit, so that the permit is held until the capture is made, even if the client
+        // disconnects.
         let open = move || (artifacts::open(&directory, &request.artifact), turn).0;
         let file = blocking(open).await??;
         artifacts::send(file, out);
@@ -186,7 +187,7 @@ impl RunService for Runs {
     }
 }
 
-/// Creates a run, or finds the run of the same request.
+/// Creates a run, or finds the run that the same request created before.
 fn create(shared: &Shared, caller: &Caller, request: CreateRunRequest) -> Result<Run, Status> {
     let scheduler = &shared.scheduler;
     let priority = request.priority();

@@ -13,7 +13,7 @@ use crate::sched::Scheduler;
 use crate::store::{StoreError, StoredRun};
 use verbatim_proto::v1::Rig;
 
-/// The most captures or reports that are made at a time.
+/// The most captures or reports that are made at the same time.
 const CAPTURES: usize = 1;
 
 /// The state that the services share.
@@ -22,7 +22,7 @@ pub struct Shared {
     pub(crate) scheduler: Arc<Scheduler>,
     pub(super) access: Arc<Access>,
     audit: Audit,
-    /// Permits to make a capture or report, which takes the memory of a whole record.
+    /// Permits to make a capture or report, each of which takes the memory of a whole record.
     pub(super) captures: Arc<Semaphore>,
     /// The open response streams.
     pub(super) streams: Streams,
@@ -77,8 +77,8 @@ impl Shared {
     /// Returns the directory of a run's record.
     ///
     /// # Errors
-    /// When another host has the run, or when the directory or its parent is a symbolic link. A worker can write there,
-    /// and a link would let the worker choose the files that the daemon sends to clients.
+    /// When another host has the run, or when the directory or its parent is a symbolic link. A worker can write
+    /// in these directories, and with a link it could choose the files that the daemon sends to clients.
     pub(super) fn record(&self, run: &StoredRun) -> Result<PathBuf, Status> {
         if self.scheduler.is_elsewhere(&run.host) {
             return Err(errors::elsewhere(&run.id, &run.host));
@@ -113,8 +113,8 @@ impl Shared {
         }
     }
 
-    /// Checks that a caller who may see a run is the run's owner or an admin of its rig. The pair holds the call's name
-    /// and its description. Blocks on the disk.
+    /// Checks that the caller, who may see a run, is the run's owner or an admin of its rig. The pair holds the
+    /// name of the call, and its description in errors. Blocks on the disk.
     pub(super) fn may_end(
         &self,
         may: &May<View>,

@@ -1,5 +1,5 @@
-//! A snapshot of all rigs, shared by all readers. With thousands of rigs and hundreds of watchers, separate copies
-//! would cost too much.
+//! A snapshot of all rigs, shared by all readers. With thousands of rigs and hundreds of watchers, a snapshot for
+//! each reader would take too much time and memory.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -36,13 +36,13 @@ impl Last {
         self.get(scheduler, Duration::ZERO)
     }
 
-    /// Returns a snapshot that is younger than `moment`, or whose rigs have not changed since. Blocks on the disk.
+    /// Returns a snapshot that is younger than `moment`, or whose rigs have not changed. Blocks on the disk.
     pub(super) fn lately(&self, scheduler: &Scheduler, moment: Duration) -> Arc<Snapshot> {
         self.get(scheduler, moment)
     }
 
     fn get(&self, scheduler: &Scheduler, moment: Duration) -> Arc<Snapshot> {
-        // The lock is held while a snapshot is made, so that concurrent callers share one snapshot.
+        // Hold the lock while a snapshot is made, so that concurrent callers share one snapshot.
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let of = scheduler.rigs();
         let count = *scheduler.changes().borrow();

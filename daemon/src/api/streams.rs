@@ -19,7 +19,7 @@ use crate::access::Identity;
 /// messages, and perhaps an open file.
 const EACH: usize = 512;
 const ALL: usize = 4096;
-/// If the client takes no message for this time, the stream ends and frees its resources.
+/// If the client reads no message for this time, the stream ends and frees its resources.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The number of open streams of each identity.
@@ -33,7 +33,7 @@ struct Place {
     who: Identity,
 }
 
-/// The sending end of a stream.
+/// The daemon's end of a stream.
 #[derive(Debug)]
 pub(super) struct Out<T> {
     sender: mpsc::Sender<Result<T, Status>>,
@@ -118,7 +118,7 @@ impl<T> Stream for Answer<T> {
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         match ready!(self.receiver.poll_recv(context)) {
-            // A stalled stream must not look complete.
+            // A stream that ended because its client stalled must not look complete.
             None if self.slow.swap(false, Ordering::AcqRel) => Poll::Ready(Some(Err(errors::too_slow(PATIENCE)))),
             next => Poll::Ready(next),
         }

@@ -1,7 +1,7 @@
 //! The implementation of WatchRun: sends the past events after a cursor, then new events as they happen.
 //!
 //! A watcher reads at its own pace: from the run's buffer if the buffer has the next event, and otherwise from the
-//! store. At most [`AHEAD`] events are prepared for a watcher, and the run never waits for a watcher.
+//! store. At most [`AHEAD`] events are prepared for a watcher. The run never waits for a watcher.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ const AHEAD: usize = 16;
 /// The most events that are read from the store at once.
 const BATCH: usize = 128;
 
-/// Starts a watch. `live` must have been read before `run`.
+/// Starts a watch. The caller must have read `live` before `run`.
 pub(super) async fn begin(
     scheduler: Arc<Scheduler>,
     (streams, who): (&Streams, &Identity),
@@ -39,7 +39,7 @@ pub(super) async fn begin(
     let elsewhere = live.is_none() && watcher.scheduler.is_elsewhere(&watcher.run.host);
     let last = match &live {
         Some(live) => *live.news().borrow(),
-        // The last cursor of a run on another host is unknown until the run ends.
+        // Until a run on another host ends, its last cursor is unknown.
         None if elsewhere && watcher.run.state != RunState::Ended => u64::MAX,
         None => last_of(&watcher.scheduler, &watcher.run).await?,
     };
@@ -66,7 +66,7 @@ async fn last_of(scheduler: &Scheduler, run: &StoredRun) -> Result<u64, Status> 
     let last = move || {
         store.last_event(&id).map(|last| match last {
             Some(event) if is_last(&event) => event.cursor,
-            // If the end event could not be stored, `end` sends the event under the next cursor.
+            // If the last event could not be stored, `Watcher::end` sends it under the next cursor.
             Some(event) => event.cursor + 1,
             None => 1,
         })
@@ -83,7 +83,7 @@ enum Leave {
 }
 
 struct Watcher {
-    /// Registers that the run's owner watches.
+    /// The registered watch, if the watcher owns the run.
     _watching: Option<Watching>,
     scheduler: Arc<Scheduler>,
     run: StoredRun,
@@ -128,7 +128,7 @@ impl Watcher {
                 Since::OlderThan(first) => {
                     let events = self.stored().await?;
                     if events.is_empty() {
-                        // Events that could not be stored are lost; the buffer has the rest.
+                        // The missing events could not be stored and are lost; the buffer has the rest.
                         self.cursor = first - 1;
                     }
                     events
@@ -147,8 +147,8 @@ impl Watcher {
         }
     }
 
-    /// Sends the events of an ended run. For a run of another host, also polls the store for new events until the run
-    /// ends.
+    /// Sends the events of a run that is not live here. If another host has the run, polls the store for new
+    /// events until the run ends.
     async fn replay(&mut self, elsewhere: bool) -> Result<(), Leave> {
         loop {
             let ended = self.run.state == RunState::Ended;
@@ -173,7 +173,7 @@ impl Watcher {
         }
     }
 
-    /// Sends the end of a run whose last event could not be stored, unless the client has the end already.
+    /// Sends the end of a run whose last event could not be stored, unless the watcher already has the end.
     async fn end(&mut self) -> Result<(), Leave> {
         let last = last_of(&self.scheduler, &self.run).await;
         let last = last.map_err(|status| Leave::With(Box::new(status)))?;

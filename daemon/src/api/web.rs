@@ -1,5 +1,5 @@
-//! The content of the web page: rigs, leases, runs and reports. The page calls the services like any client, as
-//! [`Identity::Web`], a viewer of the rigs that the configuration allows.
+//! The content of the web page: rigs, leases, runs and reports. The page calls the services like any client. Its
+//! identity [`Identity::Web`] may view the rigs that the configuration allows.
 
 pub mod report;
 
@@ -23,7 +23,8 @@ use crate::access::{Caller, Identity};
 
 /// The most runs or leases in a response.
 const PAGE: i32 = 50;
-/// The largest record in bytes whose report is made here. Judging a record takes about twenty times its size in memory.
+/// The largest record in bytes whose report the daemon makes. Judging a record takes about twenty times its size
+/// in memory.
 const LARGEST_RECORD: u64 = 32 << 20;
 
 /// The web page and its data.

@@ -1,8 +1,8 @@
 //! Writes the log to systemd's journal in its native protocol. An entry holds the line that stderr would show. It also
 //! holds each field under its own name (RIG, RUN, TEST, WHO), so that `journalctl RUN=ID` finds all lines of a run.
 //!
-//! tracing-journald is not used because it leaves the fields out of the line, where readers of `journalctl -u
-//! verbatimd` look for them.
+//! The crate tracing-journald is not used: it leaves the fields out of the line, so `journalctl -u verbatimd`
+//! would not show them.
 //! Source: "Native Journal Protocol", systemd's documentation.
 
 use std::fmt::{self, Write as _};
@@ -42,7 +42,7 @@ impl<S: Subscriber> Layer<S> for Journal {
         let mut fields = Fields::default();
         event.record(&mut fields);
         let level = *event.metadata().level();
-        // A lost journal leaves no place to report the error.
+        // Ignore an error: without the journal, there is no place to report it.
         let _ = self.0.send(&fields.entry(level, event.metadata().target()));
     }
 }
@@ -98,8 +98,8 @@ impl Fields {
     }
 }
 
-/// Converts a field name to a name that the journal accepts: capitals, digits and underscores, starting with a letter.
-/// Returns `None` if that fails.
+/// Converts a field name to a name that the journal accepts: capitals, digits and underscores, starting with a
+/// letter. Returns `None` if the result is too long or does not start with a letter.
 fn name_of(field: &str) -> Option<String> {
     let name: String = field
         .chars()

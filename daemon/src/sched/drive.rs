@@ -26,11 +26,11 @@ const BATCH: usize = 64;
 /// The time limit of the wait for another process that holds a rig. The process may be the worker of a dead daemon. A
 /// restore by this worker may wait for an M_Key lease period of a minute.
 const LET_GO_WITHIN: Duration = Duration::from_secs(150);
-/// The interval of checks whether the process still holds the rig.
+/// The interval of checks whether another process still holds the rig.
 const LOOKED_AT_EACH: Duration = Duration::from_millis(100);
 
-/// The pauses before the first retries of a failed restore. The rig becomes quarantined only if the last of these
-/// retries fails.
+/// The pauses before the first retries of a failed restore. The rig is quarantined after the last of these retries
+/// fails, or at once if the journal is damaged.
 const AT_ONCE: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(3)];
 /// The first pause between restores of a quarantined rig; `AT_LAST` is the longest pause.
 const AT_FIRST: Duration = Duration::from_secs(10);
@@ -43,7 +43,7 @@ pub struct RestoreDone {
     pub areas: Vec<Restored>,
     /// Why the rig is quarantined; `None` when the device is as it was found.
     pub quarantined: Option<String>,
-    /// Whether the journal is damaged, so that a retry is useless until a person has looked at the rig.
+    /// Whether the journal is damaged, so that retries are useless until a person has looked at the rig.
     pub needs_a_person: bool,
 }
 
@@ -156,7 +156,7 @@ impl Scheduler {
                 }
                 self.execute(&run, &rig, &live, &span).await
             }
-            // `live.unkept()` returns the error.
+            // `conclude` reports the error of the store from `live.unkept()`.
             Some(Err(_)) | None => (failed("the run could not begin".into()), Vec::new()),
         };
         let (scheduler, name) = (Arc::clone(&self), run.spec.rig.clone());
@@ -169,7 +169,7 @@ impl Scheduler {
             Some((left, answered))
         })
         .await;
-        // If the task panicked, the state of the device is unknown, so the device counts as changed.
+        // If the task panicked, the state of the device is unknown: restore the device.
         if let Some((left, answered)) = left.unwrap_or(Some((Left::Changed, false))) {
             let (scheduler, rig) = (Arc::clone(&self), run.spec.rig);
             let ended = move || {
@@ -286,8 +286,8 @@ impl Scheduler {
         waits.is_ok()
     }
 
-    /// Ends the run. The verdicts from before the run gave way count too. Returns false if the rig is the cause of the
-    /// ending.
+    /// Ends the run. Its ending includes the verdicts from before the run gave way. Returns false if the rig is
+    /// the cause of the ending.
     fn conclude(&self, live: &Live, end: WorkerEnd, verdicts: Vec<Verdict>, span: &Span) -> bool {
         let (stopped, unkept) = (live.stopped(), live.unkept());
         if matches!(end, WorkerEnd::Failed { .. }) {
@@ -316,7 +316,7 @@ impl Scheduler {
         if changed { Left::Changed } else { Left::AsFound }
     }
 
-    /// Restores a device, if there is something to restore. Retries a failed restore after short pauses.
+    /// Restores a device, if its journal lists changes. Retries a failed restore after short pauses.
     async fn restore_device(self: Arc<Self>, rig: RigConfig) {
         let name = rig.name.clone();
         let mut done = self.restored(&rig).await;
@@ -354,14 +354,14 @@ impl Scheduler {
             Arc::clone(&self).restore_later(name.clone());
         }
         if let Some(asked) = asked {
-            // The client may have disconnected.
+            // Ignore an error: the client may have disconnected.
             let _ = asked.send(done);
         }
         self.ended.send_modify(|count| *count += 1);
     }
 
-    /// Schedules the next restore. Each pause is twice as long as the previous pause, up to [`AT_LAST`]. So no person
-    /// is needed after a device or a cable comes back.
+    /// Schedules the next restore, so that no person has to act when a device or a cable comes back. Each pause is
+    /// twice as long as the previous pause, up to [`AT_LAST`].
     fn restore_later(self: Arc<Self>, rig: String) {
         let wait = {
             let mut state = self.state();
@@ -382,7 +382,7 @@ impl Scheduler {
                     }
                 })
             };
-            // The plan refuses a restore while the daemon is stopping.
+            // Ignore an error: the plan refuses a restore while the daemon is stopping.
             blocking(again).await;
         });
     }
@@ -400,7 +400,8 @@ impl Scheduler {
         );
         let (events, mut happened) = mpsc::unbounded_channel();
         let (execute, restore_rig, text) = (Arc::clone(&self.execute), rig.clone(), text_of(rig));
-        // A restore is never cancelled: a stopping daemon waits for it, or lets the worker complete it alone.
+        // A restore is never cancelled. A stopping daemon waits for the restore, or lets the worker complete it
+        // alone.
         let (_never, stop) = tokio::sync::watch::channel(false);
         let task = tokio::spawn(async move { execute.restore(restore_rig, text, events, stop).await });
         while let Some(event) = happened.recv().await {
@@ -461,8 +462,8 @@ impl Scheduler {
             let (journals, name) = (self.journals.clone(), rig.name.clone());
             blocking(move || FileJournal::is_held(&journals, &name))
         };
-        // The release of the lock sends no event, and a thread that blocks on the lock could not be cancelled. So check
-        // at intervals.
+        // Check at intervals: the release of the lock sends no event, and a thread that blocks on the lock could
+        // not be cancelled.
         let free = async {
             let mut told = false;
             while is_held().await == Some(true) {
@@ -476,7 +477,7 @@ impl Scheduler {
                 tokio::time::sleep(LOOKED_AT_EACH).await;
             }
         };
-        // If the rig is still locked after the time limit, the worker reports the lock.
+        // Ignore the time limit: if the rig is still locked, the worker reports the lock.
         let _ = tokio::time::timeout(LET_GO_WITHIN, free).await;
     }
 
@@ -535,7 +536,7 @@ pub(super) fn log_restored(rig: &str, areas: &[Restored]) {
     }
 }
 
-/// Runs work that may block; `None` when it panicked.
+/// Runs work that may block. Returns `None` if the work panicked.
 pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     tokio::task::spawn_blocking(work).await.ok()
 }

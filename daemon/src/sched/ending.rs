@@ -9,7 +9,7 @@ use crate::worker::WorkerEnd;
 /// The outcome, cause and reason of a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ending {
-    /// The worst outcome of the run's tests, or ERROR when the run ended before all of them.
+    /// The worst outcome of the run's tests, or ERROR when the run ended before all its tests had a verdict.
     pub outcome: Outcome,
     /// The cause of the outcome.
     pub cause: Option<Cause>,
@@ -26,7 +26,7 @@ impl Ending {
         }
     }
 
-    /// Returns the ending of a waiting run. `began` is true if the run had begun and given way; `by` tells who
+    /// Returns the ending of a waiting run. `began` tells whether the run had begun and given way. `by` tells who
     /// cancelled the run.
     #[must_use]
     pub fn of_waiting(why: &NeverBegan, began: bool, by: &str) -> Self {
@@ -61,15 +61,15 @@ impl Ending {
         Self::error(Cause::Tester, what)
     }
 
-    /// Returns the ending of a run whose events could not be stored, so that its verdicts could not be checked.
+    /// Returns the ending of a run whose events could not be stored.
     #[must_use]
     pub fn of_unkept(why: &str) -> Self {
         let reason = format!("the events of the run could not be stored: {why}; then run it again");
         Self::error(Cause::Tester, reason)
     }
 
-    /// Returns the ending of a run that began, from its verdicts. `stopped` tells who stopped the run, and `unkept` why
-    /// its events could not be stored.
+    /// Returns the ending of a run that began, from its verdicts. `stopped` tells who stopped the run; `unkept`
+    /// tells why its events could not be stored.
     #[must_use]
     pub fn of(end: &WorkerEnd, verdicts: &[Verdict], stopped: Option<&str>, unkept: Option<&str>) -> Self {
         if let Some(why) = unkept {
@@ -80,7 +80,7 @@ impl Ending {
                 Some(stopped) => Self::error(Cause::Operator, format!("{stopped}; {reason}")),
                 None => Self::error(*cause, reason.clone()),
             },
-            // A run that gave way ends only if it was stopped as well. Otherwise it waits again.
+            // A run that gave way ends only if it was also stopped. Otherwise the run waits again.
             WorkerEnd::GaveWay => Self::error(
                 Cause::Operator,
                 format!(

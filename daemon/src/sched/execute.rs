@@ -1,4 +1,4 @@
-//! Execution of runs: in a worker process for a hardware rig, in a thread for a virtual rig.
+//! Execution of runs: in a thread for a virtual rig, in a worker process for any other rig.
 
 use tokio::sync::{mpsc, watch};
 use verbatim_proto::worker::RigText;
@@ -9,7 +9,7 @@ use verbatim_rig::RigConfig;
 use verbatim_run::Event;
 use verbatim_run::state::StateDirectory;
 
-/// The interface that runs jobs, checks devices and restores rigs. The scheduler's tests have another implementation.
+/// Runs jobs, checks devices and restores rigs. The scheduler's tests have their own implementation.
 #[tonic::async_trait]
 pub trait Execute: Send + Sync + std::fmt::Debug {
     /// Runs a job, which stops at its next safe point when `cancel` becomes true.

@@ -1,5 +1,5 @@
-//! Work with the other hosts of a shared database. This host takes waiting leases from the shared queue, and sends the
-//! other hosts requests about their leases and runs.
+//! Work with the other hosts of a shared database. This host takes waiting leases from the shared queue. Hosts
+//! send each other requests about leases and runs.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -59,7 +59,7 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Stores a run for the host that has its rig.
+    /// Stores a run for the other host that has the run's rig.
     pub(super) fn create_elsewhere(
         &self,
         last: &mut (u64, u16),
@@ -74,8 +74,7 @@ impl Scheduler {
         Ok(run)
     }
 
-    /// Removes a lease and the runs under it from this host's plan, for example because another host has taken the
-    /// lease.
+    /// Removes a lease and its runs from this host's plan, for example because another host has taken the lease.
     pub(super) fn forget(self: &Arc<Self>, id: &LeaseId) {
         let forget = self.decide(|state, now| {
             state.leases.remove(id);
@@ -115,7 +114,7 @@ impl Scheduler {
                 self.end_refused(&live, &refusal);
                 self.end_here(lease, "ended with its run");
             }
-            // The lease is for this host alone, so no other host can take it.
+            // Only this host may take the lease, so end it here.
             (Err(refusal), None) if !lease.host.is_empty() => self.end_here(lease, &format!("ended: {refusal}")),
             _ => {}
         }
@@ -161,14 +160,14 @@ impl Scheduler {
     /// When the database is away.
     pub fn meet(self: &Arc<Self>) -> Result<(), StoreError> {
         let Some(lab) = self.store.lab() else { return Ok(()) };
-        // Collect `known` before `posted`. In the other order, a lease posted in between would be in `known` only, and
-        // the code below would drop it.
+        // Collect `known` before `posted`. In the other order, a lease that is posted in between would be only in
+        // `known`, and would be dropped below.
         let known: Vec<LeaseId> = {
             let state = self.state();
             let waits = state
                 .plan
                 .waiting_leases()
-                // Skip a lease that has just given way: the store may still list it as active.
+                // Skip a lease that has just given way: the store may still list this lease as active.
                 .filter(|id| {
                     state
                         .leases
@@ -245,8 +244,8 @@ impl Scheduler {
             self.end_unknown();
             tracing::warn!("the database is back: the daemon grants rigs again");
             let back = self.decide(|state, now| {
-                // Store the leases that gave way meanwhile. In the database they still hold their rigs, which no other
-                // lease could get.
+                // Store the leases that gave way while the database was away. In the database these leases still
+                // hold their rigs, so no other lease could get those rigs.
                 let gave_way = state.leases.values().filter(|kept| {
                     let waits = state.plan.lease(&kept.id).is_some_and(|lease| lease.held.is_none());
                     waits && kept.state == LeaseState::Active
@@ -260,8 +259,8 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Makes leases wait again in the database if the database may have committed their grants although this daemon got
-    /// no response.
+    /// Makes leases wait again in the database, if it may have committed their grants although this daemon got no
+    /// response.
     fn take_back(&self) -> Result<(), StoreError> {
         let unheard: Vec<LeaseId> = self.state().unheard.iter().cloned().collect();
         for id in unheard {
@@ -275,8 +274,8 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Ends runs and leases of this host that only the database knows: the database committed them, but the response
-    /// was lost.
+    /// Ends runs and leases of this host that only the database knows. The database committed them, but this
+    /// daemon got no response.
     fn end_unknown(&self) {
         let creating = self.creating();
         let known: HashSet<RunId> = self.state().live.keys().cloned().collect();

@@ -15,10 +15,10 @@ use crate::store::{BootTimes, LeaseId, RemoteRequest, StoreError, StoredLease};
 
 /// The duration of a lease when the client names none.
 pub const USUAL_LEASE: Duration = Duration::from_secs(60 * 60);
-/// The longest duration of a lease from its grant on. It is also the longest duration of a run.
+/// The longest duration of a lease from its grant on, and so of a run.
 pub const LONGEST_LEASE: Duration = Duration::from_secs(24 * 60 * 60);
-/// The longest sleep of a timer. The time while the host is suspended counts for leases but not for timers, so timers
-/// must wake up often enough.
+/// The longest sleep of a timer. Leases expire on a clock that also counts the time while the host is suspended.
+/// Timers do not count that time, so they must wake up often.
 pub(super) const LONGEST_SLEEP: Duration = Duration::from_secs(30);
 
 /// A request for a lease, whose values are already checked.
@@ -34,7 +34,8 @@ pub struct NewLease {
     pub priority: Priority,
     /// The acceptable rigs of other hosts, each with its host.
     pub elsewhere: Vec<(String, String)>,
-    /// Whether a client waits for the lease. If so, the lease leaves the queue after the client has disconnected.
+    /// Whether a client waits for the lease. If true, the lease leaves the queue after the client has
+    /// disconnected.
     pub attended: bool,
 }
 
@@ -60,7 +61,7 @@ impl LeaseView {
     pub fn because(&self) -> Vec<String> {
         let because = |holder: &StoredLease| {
             let until = holder.until_ns.map(|ns| super::timestamp(ns - ns % 1_000_000_000));
-            // Only a reserved lease can be renewed.
+            // Only a reserved lease can be renewed, so the expiry of a run's lease is final.
             let (until, whose) = match (&holder.run, until) {
                 (Some(run), Some(until)) => (format!(" until {until} at the latest"), format!("runs/{run}")),
                 (Some(run), None) => (String::new(), format!("runs/{run}")),
@@ -134,8 +135,8 @@ pub(super) fn planned(of: &StoredLease, now_ns: u64) -> plan::Lease {
         rigs: of.rigs.clone(),
         lasts: Duration::from_secs(of.lasts_s),
         run: of.run.clone(),
-        // The clock may have changed meanwhile, so bound the times. No lease was requested later than now, and no lease
-        // holds its rig for longer than [`LONGEST_LEASE`].
+        // The clock may have changed since the lease was stored, so bound the times. No lease was requested later
+        // than now, and no lease holds its rig for longer than [`LONGEST_LEASE`].
         since: boot(of.created_ns, now_ns).min(now()),
         held: of.granted_ns.zip(of.until_ns).map(|(granted_ns, until_ns)| {
             let (since, until) = match of.boot.as_ref().filter(|boot| boot.of == boot_id()) {
@@ -403,7 +404,7 @@ impl Scheduler {
         let mut state = self.state();
         let was_granted = state.leases.get(id).is_some_and(|before| is_one_grant(before, &lease));
         if lease.run.is_none() {
-            // `ask` and `renew` report the error to the client.
+            // `ask` or `renew` reports the error to the client.
             state.unkept = Some((id.clone(), error));
         }
         match was_granted {
@@ -411,8 +412,8 @@ impl Scheduler {
                 state.leases.insert(id.clone(), lease);
                 state.plan.end_lease(now(), id, &why)
             }
-            // No run began under the lease, and no run will. The lease ends in the state that was stored before,
-            // because by now another lease may have the new token.
+            // No run began under the lease, and no run will. The lease ends in its last stored state, because
+            // another lease may have the new token by now.
             false => state.plan.cannot_be_granted(now(), id, &why),
         }
     }
@@ -427,7 +428,8 @@ impl Scheduler {
         self.store.put(lease)
     }
 
-    /// Writes the end of a lease. If the write fails, the end is written before the next lease.
+    /// Writes the end of a lease. After a failed write, the next [`Scheduler::put`] of any lease writes the end
+    /// first.
     pub(super) fn put_end(&self, lease: StoredLease) {
         if let Err(error) = self.put(&lease) {
             tracing::error!(lease = %lease.id, %error, "the lease's end cannot be stored yet");
@@ -465,7 +467,7 @@ impl Scheduler {
             if left.is_zero() {
                 let scheduler = Arc::clone(&self);
                 let tick = move || scheduler.decide(|state, now| Ok::<_, Refusal>(state.plan.tick(now)));
-                // A panic of the task was already reported.
+                // Ignore an error: a panic of the task was already reported.
                 let _ = tokio::task::spawn_blocking(tick).await;
                 continue;
             }
@@ -484,12 +486,12 @@ impl super::State {
         let kept = self.leases.get(id)?;
         let planned = self.plan.lease(id)?;
         let mut lease = kept.clone();
-        // For a lease that waits for any host, the plan has only the rigs of this host.
+        // The plan has only the rigs of this host, but a posted lease may also accept rigs of other hosts.
         if !lease.posted {
             lease.rigs.clone_from(&planned.rigs);
         }
         if planned.held.is_none() && lease.state == LeaseState::Active {
-            // The run of the lease gave way.
+            // The run of the lease gave way, and this state is not stored yet.
             lease.state = LeaseState::Pending;
             lease.rig.clear();
             (lease.granted_ns, lease.until_ns, lease.boot) = (None, None, None);
@@ -498,7 +500,7 @@ impl super::State {
             lease.state = LeaseState::Active;
             lease.rig.clone_from(&held.rig);
             lease.token = held.token;
-            // Keep the times that were stored first, because the wall clock and the plan's clock drift apart.
+            // Keep the times that were stored first: the wall clock and the plan's clock drift apart.
             lease.granted_ns = lease.granted_ns.or_else(|| Some(wall(held.since)));
             let until_ns = wall(held.until);
             let as_before = |before: &u64| before.abs_diff(until_ns) < 500_000_000;
@@ -514,7 +516,7 @@ impl super::State {
     }
 }
 
-/// Returns whether both states of a lease have the same grant of a rig.
+/// Returns whether two states of a lease belong to the same grant of a rig.
 fn is_one_grant(before: &StoredLease, now: &StoredLease) -> bool {
     let held = |lease: &StoredLease| lease.state == LeaseState::Active;
     held(before) && held(now) && before.token == now.token

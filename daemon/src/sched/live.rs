@@ -1,7 +1,7 @@
 //! A waiting or running run. Its events go to the store and, through a short buffer in memory, to its watchers.
 //!
-//! Each watcher reads from its own cursor when it can take more events. A counter notifies watchers of new events. The
-//! run never waits for a watcher. A watcher that is far behind reads from the store.
+//! Each watcher reads from its own cursor at its own pace, and a watcher that is far behind reads from the store.
+//! The run never waits for a watcher. A channel with the last cursor notifies watchers of new events.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -32,8 +32,8 @@ pub enum Since {
 #[derive(Debug)]
 pub struct Live {
     id: RunId,
-    /// Locked by the writer, so that events are written one after the other. Watchers lock only `log`, so they never
-    /// wait for a disk.
+    /// Locked while events are written, so that they are written one after the other. Watchers lock only `log`, so
+    /// they never wait for a disk.
     turn: Mutex<()>,
     log: Mutex<Log>,
     /// The cursor of the last event.
@@ -46,7 +46,7 @@ pub struct Live {
 struct Log {
     run: StoredRun,
     recent: VecDeque<RunEvent>,
-    /// Why the store no longer stores the run's events.
+    /// Why the run's events are no longer stored.
     unkept: Option<String>,
     /// The client or component that stopped the run, in words.
     stopped: Option<String>,
@@ -202,8 +202,8 @@ impl Live {
         self.tell(store, now_ns, vec![Event::StateChanged(waits)]);
     }
 
-    /// Ends the run, and returns its final ending, which is an error if the store fails. From then on, the store
-    /// returns the ended run. After a failed write, the store has the ended run in memory only.
+    /// Ends the run, and returns the ending, which is an error if the store fails. From then on, the store returns
+    /// the ended run; after a failed write, only from memory.
     pub fn end(&self, store: &dyn HistoryStore, now_ns: u64, ending: Ending, info: Option<RunInfo>) -> Ending {
         let mut ending = ending;
         self.log().run.info = info;
@@ -234,7 +234,7 @@ impl Live {
         let log = self.log();
         match log.recent.front() {
             Some(first) if first.cursor > cursor + 1 => Since::OlderThan(first.cursor),
-            // Events of an earlier daemon are only in the store.
+            // Events that an earlier daemon sent are only in the store.
             None if *self.last.borrow() > cursor => Since::OlderThan(*self.last.borrow() + 1),
             _ => {
                 let new = log.recent.iter().filter(|event| event.cursor > cursor);
@@ -261,7 +261,7 @@ pub fn is_last(event: &RunEvent) -> bool {
     matches!(&event.event, Some(Event::StateChanged(changed)) if changed.state() == RunState::Ended)
 }
 
-/// Removes the passed checks from an event for watchers, because a test can have a hundred thousand passed checks.
+/// Removes the passed checks from an event for watchers: one test can have a hundred thousand passed checks.
 #[must_use]
 pub fn to_watch(mut event: RunEvent) -> RunEvent {
     if let Some(Event::TestEnded(ended)) = &mut event.event

@@ -7,7 +7,7 @@ use super::plan::Refusal;
 use super::{Scheduler, leases};
 use crate::worker::text_of;
 
-/// The interval of the search for due checks.
+/// How often the scheduler looks for checks that are due.
 const TICK: Duration = Duration::from_secs(1);
 
 impl Scheduler {
@@ -20,7 +20,7 @@ impl Scheduler {
             if self.state().plan.is_look_due(leases::now()) {
                 let scheduler = Arc::clone(&self);
                 let look = move || scheduler.decide(|state, now| Ok::<_, Refusal>(state.plan.look(now)));
-                // A panic of the task was already reported.
+                // Ignore an error: a panic of the task was already reported.
                 let _ = tokio::task::spawn_blocking(look).await;
             }
         }
@@ -57,7 +57,7 @@ impl Scheduler {
             }
             decided
         };
-        // A panic of the task was already reported.
+        // Ignore an error: a panic of the task was already reported.
         let _ = tokio::task::spawn_blocking(decided).await;
     }
 }

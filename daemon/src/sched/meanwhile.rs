@@ -1,4 +1,4 @@
-//! Restores devices that an earlier daemon left changed, while the database is away and no lease gets a rig.
+//! Restores devices that an earlier daemon left changed, while the database is away and there is no scheduler.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,8 +19,8 @@ const AGAIN_AFTER: Duration = Duration::from_secs(10);
 /// The interval of checks whether a process still holds a rig.
 const LOOKED_AT_EACH: Duration = Duration::from_millis(100);
 
-/// Starts restores of the changed devices of these rigs. Each restore is repeated until the device is as it was found.
-/// The restores stop when the sender of `over` is dropped, because the scheduler then takes over.
+/// Starts restores of the changed devices of these rigs. Each restore is repeated until the device is as it was
+/// found. No further attempt begins once the sender of `over` is dropped, because the scheduler then takes over.
 pub async fn restore_meanwhile(
     rigs: RigFile,
     state: StateDirectory,
@@ -44,8 +44,8 @@ pub async fn restore_meanwhile(
     }
 }
 
-/// Restores a device, if there is something to restore. Returns the pause before the next call; `None` when nothing is
-/// left to do.
+/// Restores a device, if its journal lists changes. Returns the pause before the next call; `None` when nothing is
+/// left to restore.
 async fn once(rig: &RigConfig, state: &StateDirectory, execute: &Arc<dyn Execute>) -> Option<Duration> {
     let (journals, looked_at) = (state.journals(), rig.clone());
     let look = move || {
@@ -78,6 +78,6 @@ async fn once(rig: &RigConfig, state: &StateDirectory, execute: &Arc<dyn Execute
         Ok(Err(error)) => tracing::error!(rig = rig.name, error, "the restore failed: the daemon tries again"),
         Err(error) => tracing::error!(rig = rig.name, %error, "the daemon failed within the restore"),
     }
-    // The next call reads from the journal whether the device is as it was found.
+    // The next call reads in the journal whether the device is as it was found.
     Some(AGAIN_AFTER)
 }

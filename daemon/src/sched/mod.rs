@@ -1,7 +1,7 @@
 //! The scheduler: lets the [`plan`] decide, and carries out its actions.
 //!
-//! All functions here that use the store block on a disk, and run on threads that may block. No async function holds a
-//! lock while it waits.
+//! All functions here that use the store block on a disk, so they run on threads that may block. No async function
+//! holds a lock while it waits.
 
 mod drive;
 mod ending;
@@ -53,11 +53,11 @@ use verbatim_run::{RunError, RunId, boot_ns, journal_owner, last_token};
 
 /// How long ended leases stay in the list.
 const ENDED_LEASES_STAY: Duration = Duration::from_secs(90 * 24 * 3600);
-/// The most seconds by which the clock may be set ahead while the daemon runs. After a larger step, the daemon deletes
-/// nothing because of its age.
+/// The most seconds by which the clock may be set ahead while the daemon runs. After a larger step, the daemon
+/// deletes nothing because of age.
 const CLOCK_IS_TRUSTED_WITHIN_S: i128 = 3600;
-/// The default time for which the client of a waiting run or lease may be disconnected. Clients try to reconnect for
-/// the same time.
+/// How long the client of a waiting run or lease may be disconnected, by default. Clients try to reconnect for the
+/// same time.
 pub(crate) const CLIENT_GONE: Duration = Duration::from_secs(60);
 /// The file in the state directory that names the drained rigs.
 const DRAINED: &str = "drained.json";
@@ -86,7 +86,7 @@ pub struct NewRun {
 /// Why a run or lease is not created.
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
-    /// The rig or the lease doesn't accept the run or lease, or a limit is reached.
+    /// The plan refused the run or lease.
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// The store failed.
@@ -94,7 +94,8 @@ pub enum CreateError {
     Store(#[from] StoreError),
 }
 
-/// Why the scheduler cannot start. A scheduler that doesn't know the holders of the rigs could grant a rig twice.
+/// Why the scheduler cannot start. Without the stored leases and tokens, a scheduler could grant a rig that is
+/// already in use.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The store cannot be read.
@@ -111,13 +112,13 @@ pub enum StartError {
 /// The scheduler of runs, leases and rigs.
 #[derive(Debug)]
 pub struct Scheduler {
-    /// The rigs of the rig file, followed by rigs that the file no longer has. The latter stay until their devices are
-    /// restored and no lease uses them.
+    /// The rigs of the rig file, followed by removed rigs. A removed rig stays until its device is restored and no
+    /// lease uses it.
     rigs: Mutex<Arc<RigFile>>,
     journals: PathBuf,
     store: Arc<dyn Store>,
     execute: Arc<dyn Execute>,
-    /// The runtime for runs and restores, which are spawned from blocking threads outside of any task.
+    /// The runtime for runs and restores. Blocking threads spawn them outside of any task.
     runtime: Handle,
     state: Mutex<State>,
     /// The last assigned id. Locked while a run or lease is created, so that a repeated request creates only one run or
@@ -126,17 +127,18 @@ pub struct Scheduler {
     /// The drained rigs as they are stored. The key is the rig's name, and the value the reason.
     drained: Mutex<BTreeMap<String, String>>,
     drained_path: PathBuf,
-    /// Ends of leases that could not be written yet. The scheduler writes them before other lease states. Otherwise the
-    /// store would refuse to grant the rigs that these leases held.
+    /// Ends of leases that could not be written yet. The scheduler writes them before any other state of a lease.
+    /// Otherwise the store would refuse to grant the rigs that these leases held.
     unwritten: Mutex<Vec<StoredLease>>,
-    /// Counts ended runs and restores. `stop` waits for changes of the count.
+    /// Counts ended runs and restores. `stop` waits for changes of this count.
     ended: watch::Sender<u64>,
-    /// Locked while the plan decides and its actions are carried out, so that both happen in the same order.
+    /// Locked while the plan decides and its actions are carried out, so that actions follow in the order of
+    /// decisions.
     turn: Mutex<()>,
     /// Counts decisions, for the watchers of rigs and leases.
     changed: watch::Sender<u64>,
     metrics: Metrics,
-    /// The watches of waiting runs and leases by their owners.
+    /// The owners' watches of waiting runs and leases.
     watchers: patience::Watchers,
     /// How long the client of a waiting run or lease may be disconnected, in milliseconds.
     gone_after_ms: AtomicU64,
@@ -154,15 +156,17 @@ struct State {
     /// The pause before the next restore of each quarantined rig.
     patience: HashMap<String, Duration>,
     store: Arc<dyn Store>,
-    /// Leases that were being granted when the database went away. The database may or may not have the grants.
+    /// Leases that were being granted when the database went away. The database may or may not have stored the
+    /// grants.
     unheard: HashSet<LeaseId>,
-    /// The lease that could not be stored in the current turn, and the error.
+    /// The lease that could not be stored in the current decision, and the error.
     unkept: Option<(LeaseId, StoreError)>,
 }
 
 impl Scheduler {
-    /// Starts a scheduler of these rigs. Interrupted runs of an earlier daemon end, and its waiting runs keep waiting.
-    /// Changed devices are restored first. Blocks on the disk. Must be called within the runtime.
+    /// Starts a scheduler of these rigs. Interrupted runs of an earlier daemon end, and its waiting runs keep
+    /// waiting. A changed device is restored before its rig gets a run. Blocks on the disk. Must be called within
+    /// the runtime.
     ///
     /// # Errors
     /// When the store or the last tokens of the rigs cannot be read.
@@ -192,14 +196,15 @@ impl Scheduler {
             is_looked_at: outlives_us(rig),
             rig: &rig.name,
         });
-        // The store may be an old copy or empty, so the next token must also exceed the last token of every rig.
+        // The store may be an old copy or empty. So the next token must also exceed the last token that each rig
+        // has seen.
         let last_token = store.last_token()?.max(last_token(&journals)?);
         // Ids sort by time. New ids must follow all existing ids, even if the clock was set back.
         let newest_run = store.list(&Filter::default(), None, 1)?.pop().map(|kept| kept.run.id);
         let newest_lease = store.leases(true, 1)?.pop().map(|lease| lease.id);
         let last_id = newest_run.map(|id| id.number()).max(newest_lease.map(|id| id.number()));
-        // The newest id may belong to another host, whose serial numbers this host may not use: continue in the next
-        // millisecond.
+        // The newest id may belong to another host, whose serial numbers this host may not use. So continue in the
+        // next millisecond.
         let last_id = last_id.map_or((0, 0), |(ms, _)| (ms, *store.serials().end()));
         let ahead_s = (last_id.0 / 1000).saturating_sub(store.now_ns() / 1_000_000_000);
         if ahead_s > 60 {
@@ -295,11 +300,11 @@ impl Scheduler {
         &self.store
     }
 
-    /// Removes the files of runs beyond the limits, and deletes leases that ended long ago. Blocks on the disk.
+    /// Removes the files of runs beyond `limits`, and deletes leases that ended long ago. Blocks on the disk.
     pub fn tidy(&self, mut limits: Retention) {
         let stepped_s = (ahead_ns(self.store.as_ref()) - self.ahead_ns) / 1_000_000_000;
         if stepped_s > CLOCK_IS_TRUSTED_WITHIN_S {
-            // A wrongly set clock must not delete files.
+            // A wrong clock must not make the daemon delete files.
             tracing::warn!(
                 stepped_s,
                 "the clock was set forward: the daemon removes nothing for its age until it is restarted; check the \
@@ -353,7 +358,8 @@ impl Scheduler {
         Some((view, owner))
     }
 
-    /// Returns the number of rigs. The watchdog calls this function: if it returns, no decision is stuck.
+    /// Returns the number of rigs. While a decision is stuck, this function does not return, which the watchdog
+    /// notices.
     #[must_use]
     pub fn answers(&self) -> usize {
         self.state().plan.rigs()
@@ -389,8 +395,8 @@ impl Scheduler {
         self.state().plan.rig_of(lease)
     }
 
-    /// Returns the reserved lease by which this identity holds a rig. Leases of runs don't count. Blocks on the store
-    /// if another host has the rig.
+    /// Returns the reserved lease by which this identity holds a rig. Ignores leases that were made for a run.
+    /// Blocks on the store if another host has the rig.
     #[must_use]
     pub fn held_by(&self, who: &Identity, rig: &str) -> Option<LeaseId> {
         let is_theirs = |owner: &Identity, run: Option<&RunId>| owner == who && run.is_none();
@@ -439,7 +445,7 @@ impl Scheduler {
         FileJournal::all(&self.journals)
     }
 
-    /// Returns the rig's journal out of `all`. Returns `None` while a run is running on the rig, because the run
+    /// Returns the rig's journal out of `all`. Returns `None` while a run is running on the rig, because that run
     /// restores the device itself.
     #[must_use]
     pub fn pending(&self, rig: &RigConfig, all: &[Unrestored]) -> Option<Unrestored> {
@@ -449,7 +455,7 @@ impl Scheduler {
             .flatten()
     }
 
-    /// Returns the place of a run in its queue, starting at 1; 0 when it doesn't wait.
+    /// Returns the place of a run in the queue of its rig, starting at 1; 0 when the run doesn't wait.
     #[must_use]
     pub fn place(&self, run: &StoredRun) -> u32 {
         if run.state != RunState::Queued {
@@ -508,7 +514,8 @@ impl Scheduler {
         match submitted {
             Ok(()) => {}
             Err(CreateError::Store(error)) => self.end(&live, Ending::of_unkept(&error.to_string()), None),
-            // After the check above, the rig was quarantined, the lease ended, or the daemon was told to stop.
+            // The plan can still refuse: since the check above, the rig was quarantined, the lease ended, or the
+            // daemon began to stop.
             Err(CreateError::Refused(refusal)) => self.end_refused(&live, &refusal),
         }
         self.bound(&run);
@@ -533,7 +540,7 @@ impl Scheduler {
         }
     }
 
-    /// Stores a new run under a new id.
+    /// Stores a new run under a new id. If the run gets a lease of its own on another host, also posts the lease.
     fn keep(&self, last: &mut (u64, u16), new: &NewRun) -> Result<StoredRun, StoreError> {
         let created_ns = self.store.now_ns();
         let id = RunId::new(created_ns, 0);
@@ -609,7 +616,7 @@ impl Scheduler {
         }
     }
 
-    /// Starts a restore of a rig's device for a client. The receiver gets its result.
+    /// Starts a restore of a rig's device for a client. Returns a receiver of the result.
     ///
     /// # Errors
     /// When the rig is busy, or the daemon is stopping.
@@ -624,14 +631,14 @@ impl Scheduler {
         Ok(receiver)
     }
 
-    /// Stops the scheduler. The scheduler takes no more runs, leaves waiting runs to the next daemon, and stops running
-    /// runs. Waits until every device is restored, but not longer than `within`. Returns the rigs on which work is
-    /// still running then.
+    /// Stops the scheduler, which then takes no more runs. Leaves waiting runs to the next daemon, and stops
+    /// running runs. Waits until every device is restored, but not longer than `within`. Returns the rigs that are
+    /// still busy after that time.
     pub async fn stop(self: &Arc<Self>, within: Duration) -> Vec<String> {
         let mut ended = self.ended.subscribe();
         let scheduler = Arc::clone(self);
         let stop = move || scheduler.decide(|state, _| Ok::<_, Refusal>(state.plan.stop()));
-        // A panic of the task was already reported. Wait for running work even then.
+        // Wait for the running work even if the task panicked. The panic was already reported.
         let _ = tokio::task::spawn_blocking(stop).await;
         let quiet = async { while !self.under_way().is_empty() && ended.changed().await.is_ok() {} };
         let _ = tokio::time::timeout(within, quiet).await;
@@ -642,7 +649,7 @@ impl Scheduler {
         self.state().plan.is_stopping()
     }
 
-    /// Returns the rigs on which a run or restore is running, or whose runs are about to end.
+    /// Returns the rigs on which a run or restore is running, or whose run has ended but is still listed as live.
     fn under_way(&self) -> Vec<String> {
         let state = self.state();
         let mut rigs: Vec<String> = state.plan.under_way().map(String::from).collect();
@@ -672,8 +679,8 @@ fn next_id(last: &mut (u64, u16), now_ns: u64, serials: &RangeInclusive<u16>) ->
     RunId::new(last.0.saturating_mul(1_000_000), last.1)
 }
 
-/// Returns the state in which an earlier run left a rig's device. The device counts as changed while the worker of a
-/// dead daemon may still be restoring it.
+/// Returns the state in which an earlier run left a rig's device. While another process holds the rig, it may be
+/// restoring the device, so the device counts as changed.
 fn left(journals: &Path, rig: &RigConfig) -> Left {
     let changed =
         || FileJournal::is_held(journals, &rig.name) || FileJournal::look(journals, journal_owner(rig)).is_some();

@@ -13,12 +13,13 @@ use super::plan::{Action, Cancelled, NeverBegan};
 use super::{Scheduler, leases};
 use crate::store::{LeaseId, Patience, RemoteRequest, StoredRun};
 
-/// How long a run with a client waits for an unreachable device. After that, a person has to look at the device.
+/// How long a run with a client waits for an unreachable device. After this time, a person has to look at the
+/// device.
 const AWAY_AT_MOST: Duration = Duration::from_secs(600);
 /// The pause between a change and its evaluation, because changes often come in bursts.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The number of the owner's watches. The key is the resource name of the run or lease.
+/// The number of watches by the owner. The key is the resource name of the run or lease.
 #[derive(Debug, Default)]
 pub(super) struct Watchers(Mutex<HashMap<String, watch::Sender<usize>>>);
 
@@ -173,7 +174,7 @@ impl Scheduler {
         }
     }
 
-    /// Waits until the run or lease no longer waits, or removes it from the queue at its limit.
+    /// Returns when the run or lease no longer waits. At a limit, removes the run or lease from the queue.
     async fn leaves_in_time(self: Arc<Self>, who: Who, until: Option<Duration>, attended: bool) {
         let (mut changed, mut watched) = (self.changes(), self.watchers.count(&who.name()));
         let mut waits = Waits {
@@ -212,8 +213,8 @@ impl Scheduler {
         self.watchers.change(&who.name(), |_| {});
     }
 
-    /// Returns the obstacles for a run that waits for its first test, or for a waiting lease. Returns `None` if the run
-    /// or lease no longer waits. Blocks on the store.
+    /// Returns the obstacles for a waiting lease, or for a run that waits for its first test. Returns `None` if
+    /// the run or lease no longer waits. Blocks on the store.
     fn stands_in_queue(&self, who: &Who) -> Option<Stands> {
         let lease = match who {
             Who::Run(run) if self.is_elsewhere(&run.host) => {

@@ -11,8 +11,8 @@ use verbatim_wire::{AttributeId, Layout, PortInfo};
 
 use verbatim_rig::{RigConfig, RigKind};
 
-/// Returns why a rig is quarantined and how to restore it, one fact a line. All users who may see the rig may read the
-/// text. So the text contains no M_Keys: the M_Keys are in files that only the daemon's user may read.
+/// Returns why a rig is quarantined and how to restore it, one fact a line. Every user who may see the rig may
+/// read this text. So it contains no M_Keys: those are in files that only the daemon's user may read.
 #[must_use]
 pub(super) fn reason(rig: &RigConfig, journal: Option<&Unrestored>, failure: &str) -> String {
     let name = &rig.name;
@@ -72,7 +72,7 @@ pub(super) fn write_down(rig: &RigConfig, journal: &Unrestored) -> io::Result<()
 
 /// Removes the file with the commands, once nothing is left to restore.
 pub(super) fn forget(journals: &Path, rig: &str) {
-    // The file need not exist.
+    // Ignore an error: the file need not exist.
     let _ = std::fs::remove_file(FileJournal::directory(journals, rig).join(format!("{rig}.journal.by-hand.txt")));
 }
 

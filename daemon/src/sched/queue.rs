@@ -1,8 +1,9 @@
-//! The queue: which lease gets a free rig, which run gives way, and how long a lease waits. Pure functions of the time,
-//! the waiting leases and the rigs.
+//! The queue: which lease gets a free rig, which run gives way, and how long a lease waits. All functions are
+//! pure: the result depends only on the time, the waiting leases and the rigs.
 //!
-//! The order is by class, then by the owner's use of rigs, then by arrival. A waiting lease rises by a class every
-//! [`RISES_EVERY`]. For leases that have risen above all classes, only the arrival counts. So no lease waits forever.
+//! The order is by class, then by the owner's recent use of rigs, then by arrival. A waiting lease rises by one
+//! class every [`RISES_EVERY`]. Among leases that have risen above all classes, only the arrival counts, so no
+//! lease waits forever.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -95,14 +96,14 @@ pub enum Decision {
     },
 }
 
-/// The use of rigs by owner: the number of rigs that the owner holds, and how long the owner held rigs recently.
+/// The use of rigs by each owner: how many rigs the owner holds, and how long the owner recently held rigs.
 pub type Shares = BTreeMap<Identity, (usize, Duration)>;
 
 /// The rank of a waiting lease. A smaller rank goes first.
 type Rank<'a> = (Reverse<usize>, (usize, Duration), Duration, &'a LeaseId);
 
-/// Returns the class of a lease that waited this long, at most [`Class::High`]. A lease keeps the risen class with its
-/// rig. Otherwise a lease of a higher class would take the rig from the lease that waited the longest.
+/// Returns the class of a lease that waited this long, at most [`Class::High`]. A lease keeps its risen class when
+/// it gets a rig. Otherwise a lease of a higher class would take the rig from the lease that waited the longest.
 #[must_use]
 pub fn risen(class: Class, waited: Duration) -> Class {
     match class as usize + steps(waited) {
@@ -135,7 +136,7 @@ pub fn in_order<'w, 'a>(now: Duration, waiting: &'w [Waiting<'a>], shares: &Shar
     order
 }
 
-/// Returns the decisions for now. `shares` only affects the order.
+/// Returns the decisions for now. `shares` affects only the order of leases of one class.
 #[must_use]
 pub fn decide(now: Duration, waiting: &[Waiting<'_>], rigs: &[Use<'_>], shares: &Shares) -> Vec<Decision> {
     let mut shares = shares.clone();
@@ -145,7 +146,7 @@ pub fn decide(now: Duration, waiting: &[Waiting<'_>], rigs: &[Use<'_>], shares: 
     for free in rigs.iter().filter(|rig| rig.by == By::Nobody) {
         for_free.insert(free.rig, Vec::new());
     }
-    // Look up candidates for the free rigs only, because usually most rigs are held.
+    // Only the free rigs need candidates, and usually most rigs are held.
     if !for_free.is_empty() {
         for (at, waiting) in waiting.iter().enumerate() {
             for rig in waiting.rigs {
@@ -170,7 +171,7 @@ pub fn decide(now: Duration, waiting: &[Waiting<'_>], rigs: &[Use<'_>], shares: 
             });
         }
     }
-    // The leases that can give way. A lease that already gives way is excluded.
+    // The leases that can give way and do not give way yet.
     let mut give_way: HashMap<&str, (Class, &LeaseId)> = HashMap::new();
     for rig in rigs {
         if let By::Lease {
@@ -250,7 +251,7 @@ pub fn why(now: Duration, lease: &LeaseId, waiting: &[Waiting<'_>], rigs: &[Use<
             let latest = free_by.into_values().min();
             return Some(Wait { place, holders, latest });
         }
-        // The earlier lease may get any of its rigs, so delay each of them.
+        // The earlier lease may get any of its rigs, so add its duration to each of them.
         for rig in before.rigs {
             if let Some(free_by) = free_by.get_mut(rig.as_str()) {
                 *free_by = free_by.saturating_add(before.lasts);

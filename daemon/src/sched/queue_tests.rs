@@ -204,7 +204,7 @@ fn only_higher_class_makes_run_give_way() {
         decide(minutes(1), &waits(&high), &rigs, &Shares::new()),
         [way(&other, "b", &high[0].lease)]
     );
-    // For giving way, a long wait doesn't raise the class.
+    // A long wait does not raise the class for giving way.
     assert_eq!(
         decide(minutes(900), &waits(&ask(Class::Low)), &rigs, &Shares::new()),
         []
@@ -344,7 +344,7 @@ proptest! {
                 break;
             }
             // Each lease has the rig for ten minutes. Meanwhile two new leases of the highest class arrive, whose
-            // owners had no rigs.
+            // owners have used no rigs.
             let risen = 3 * RISES_EVERY.as_secs() / 600;
             prop_assert!(u64::from(step) <= before as u64 + risen + 1, "it starves");
             left.retain(|asked| asked.lease != *lease);

@@ -61,8 +61,8 @@ pub enum NotReloaded {
     Store(#[from] StoreError),
 }
 
-/// Removes the built-in virtual rig from a rig file, for a host that shares a database. Every host has this rig, but
-/// rig names must be unique in a shared database.
+/// Removes the built-in virtual rig from a rig file, for a host that shares a database. Every host has this rig,
+/// but rig names must be unique in the shared database.
 pub fn of_lab(rigs: &mut RigFile) {
     rigs.rigs.retain(|rig| rig.name != "virtual");
 }
@@ -71,7 +71,7 @@ impl Scheduler {
     /// Reloads the rig file. Blocks on the disk.
     ///
     /// # Errors
-    /// When the file is wrong or a used rig would get another device. Then all rigs stay as they were.
+    /// When the file is wrong, or a used rig would get another device. All rigs then stay as they were.
     pub fn reload(self: &Arc<Self>) -> Result<Reloaded, NotReloaded> {
         // While this lock is held, no run can be created on a rig that this reload removes.
         let _creating = self.creating();
@@ -84,7 +84,7 @@ impl Scheduler {
             return Err(NotReloaded::OneDevice(one.into(), other.into()));
         }
         let was: BTreeMap<&str, &RigConfig> = before.rigs.iter().map(|rig| (rig.name.as_str(), rig)).collect();
-        // The plan already knows whether the devices of known rigs are changed.
+        // The plan already knows the state of known devices.
         let left = |rig: &RigConfig| match was.contains_key(rig.name.as_str()) {
             true => Left::AsFound,
             false => left(&self.journals, rig),

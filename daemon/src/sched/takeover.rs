@@ -1,5 +1,5 @@
-//! Takes over the state that an earlier daemon left. Interrupted runs end. Waiting runs and leases keep waiting in the
-//! same order. Drained rigs stay drained. The scheduler still restores devices of rigs that the rig file no longer has.
+//! Takes over the state that an earlier daemon left. Interrupted runs end. Waiting runs and leases keep waiting in
+//! the same order. Drained rigs stay drained. Devices of rigs that the rig file no longer has are still restored.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -27,7 +27,7 @@ pub(super) struct Waiting {
     pub(super) unwritten: Vec<StoredLease>,
 }
 
-/// Finds the runs and leases that go on, and ends the others. Blocks on the disk.
+/// Finds the runs and leases that go on, and ends all others. Blocks on the disk.
 ///
 /// # Errors
 /// When the store cannot be read.
@@ -48,9 +48,9 @@ pub(super) fn waiting(store: &dyn Store, rigs: &RigFile, journals: &Path) -> Res
     };
     let found = store.list(&unfinished, None, usize::MAX)?;
     let cursors = store.last_cursors()?;
-    // Thousands of waiting runs may share a few lists of patterns, so select the tests of each list once.
+    // Thousands of waiting runs may share a few lists of patterns, so cache the tests of each list.
     let mut asked = HashMap::new();
-    // The list starts with the newest run; begin with the oldest run.
+    // The store lists the newest run first; begin with the oldest run.
     for run in found.into_iter().rev().map(|kept| kept.run) {
         let own = LeaseId::like(&run.id);
         let under = run.lease.clone();
@@ -135,7 +135,7 @@ fn can_go_on(run: &StoredRun, rigs: &RigFile, asked: &mut Asked) -> Result<(), E
     }
     let rig = &run.spec.rig;
     let why = if run.started_ns.is_some() {
-        // The run's record would mix two devices.
+        // A continued record could contain two devices.
         format!("rig {rig} may have another device now")
     } else if rigs.find(rig).is_err() {
         format!("rig {rig} is no longer in the rig file")
@@ -182,8 +182,8 @@ pub(super) fn live(store: &dyn Store, run: StoredRun) -> Arc<Live> {
     Arc::new(live)
 }
 
-/// Reads the drained rigs: the reason by the rig's name. If the file is not readable, all rigs count as drained,
-/// because a drained rig must not be used.
+/// Reads the drained rigs: the reason by the rig's name. A drained rig must not be used, so all rigs count as
+/// drained if the file is not readable.
 pub(super) fn drained(path: &Path, rigs: &RigFile) -> BTreeMap<String, String> {
     let read = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return BTreeMap::new(),
@@ -200,7 +200,7 @@ pub(super) fn drained(path: &Path, rigs: &RigFile) -> BTreeMap<String, String> {
     })
 }
 
-/// Writes the drained rigs. Replaces the file atomically: an error leaves the old file.
+/// Writes the drained rigs. Replaces the file atomically: after an error, the old file is unchanged.
 ///
 /// # Errors
 /// When the file cannot be written.
@@ -212,8 +212,8 @@ pub(super) fn keep_drained(path: &Path, drained: &BTreeMap<String, String>) -> i
     Ok(())
 }
 
-/// Returns the rigs that the rig file no longer has under any name, and whose journals list changes of their devices.
-/// Such rigs stay visible until their devices are restored.
+/// Returns the removed rigs whose journals list changes of their devices. A rig that the rig file has under
+/// another name is not among them. The returned rigs stay visible until their devices are restored.
 pub(super) fn left_over(rigs: &RigFile, journals: &Path) -> Vec<RigConfig> {
     let owners: Vec<JournalOwner> = rigs.rigs.iter().map(journal_owner).collect();
     let orphans = FileJournal::all(journals).into_iter().filter(|journal| {

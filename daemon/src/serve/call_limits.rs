@@ -1,5 +1,5 @@
-//! Limits of concurrent calls per identity. More calls of an identity wait unread on its own connections, and don't
-//! delay the calls of others.
+//! Limits of concurrent calls per identity. Above the limit, further calls of the identity wait unread on its own
+//! connections, and do not delay the calls of others.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -24,9 +24,10 @@ impl CallLimits {
         }
     }
 
-    /// Waits for a slot for a call. Dropping the permit frees the slot. Response streams have limits of their own.
+    /// Waits for a slot for a call. Dropping the permit frees the slot. A call holds its slot until its response
+    /// begins; response streams have their own limits.
     pub(super) async fn take(&self, who: &Identity) -> Option<OwnedSemaphorePermit> {
-        // The semaphore is never closed.
+        // Never `None`: the semaphore is never closed.
         self.of(who).acquire_owned().await.ok()
     }
 
@@ -35,7 +36,7 @@ impl CallLimits {
         if let Some(own) = all.get(who).and_then(Weak::upgrade) {
             return own;
         }
-        // Whenever an entry is added, remove the entries of identities without calls.
+        // Remove the entries of identities without calls whenever an entry is added.
         all.retain(|_, own| own.strong_count() > 0);
         let own = Arc::new(Semaphore::new(self.each));
         all.insert(who.clone(), Arc::downgrade(&own));

@@ -33,7 +33,7 @@ enum Stream {
 impl Connection {
     /// Creates a connection through the socket.
     pub(super) fn unix(stream: UnixStream, connection_limits: &ConnectionLimits) -> Self {
-        /// The user id of an unknown peer.
+        /// The user id for a peer whose credentials are unknown.
         const NOBODY: u32 = 65534;
         let peer = stream.peer_cred();
         let (uid, gid) = peer.map_or((NOBODY, NOBODY), |peer| (peer.uid(), peer.gid()));

@@ -1,8 +1,10 @@
-//! Limits of connections, per identity and in total. At a limit, a new connection closes the connection that has been
-//! silent longest. At the limit of an identity, that identity loses a connection. At the total limit, the identity with
-//! the most connections loses a connection. So many forgotten connections of an identity do not lock out other
-//! identities or the identity itself. At the total limit, an admin loses a connection only if all connections belong to
-//! admins. So an admin can always connect and end the work of others.
+//! Limits of connections, per identity and in total. At the limit of an identity, a new connection closes that
+//! identity's connection with the longest silence. At the total limit, the identity with the most connections
+//! loses its connection with the longest silence. So forgotten connections of an identity lock out neither that
+//! identity nor others.
+//!
+//! At the total limit, an admin loses a connection only if all connections belong to admins. So an admin can
+//! always connect and end the work of others.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -101,7 +103,6 @@ impl Taken {
     /// Closes this identity's connection with the longest silence.
     fn one_gives_way(&mut self, who: &Identity) {
         let Some(own) = self.by.get_mut(who) else { return };
-        // The log gets one line for each closed connection, and no line for each new connection.
         let silent_longest = own.iter().min_by_key(|(_, held)| held.heard).map(|(number, _)| *number);
         if let Some(number) = silent_longest {
             own.remove(&number);

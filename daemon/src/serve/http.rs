@@ -68,7 +68,7 @@ where
                 .header_read_timeout(LASTS)
                 .keep_alive(false)
                 .serve_connection(TokioIo::new(stream), service);
-            // An error means that the client hung up, was too slow or sent no HTTP. No reaction is needed.
+            // Ignore an error: the client hung up, was too slow or sent no HTTP.
             let _ = timeout(LASTS, connection).await;
             drop(slot);
         });

@@ -11,12 +11,12 @@ pub struct Limits {
     pub connections: usize,
     /// The most connections of one identity. A client needs one connection; a benchmark of watchers needs some dozens.
     pub connections_each: usize,
-    /// The longest age of a connection. An older connection takes no more calls and ends with its last call; the client
-    /// then opens another. This limit ends forgotten connections that still respond to pings.
+    /// The age at which a connection takes no more calls and ends with its last call; the client then opens
+    /// another. This limit ends forgotten connections that still respond to pings.
     pub oldest_connection: Duration,
     /// The most concurrent calls of one identity, on all its connections.
     pub calls_each: usize,
-    /// How long the client of a waiting run may be disconnected before the run leaves the queue.
+    /// How long the client of a waiting run or lease may be disconnected before the run or lease leaves the queue.
     pub client_gone: Duration,
 }
 

@@ -1,4 +1,5 @@
-//! The work while the daemon waits for a shared database: it restores devices, and responds to clients with an error.
+//! The service while the daemon waits for a shared database: it restores devices, and responds to clients with an
+//! error.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -22,15 +23,15 @@ use crate::api::store_failed;
 use crate::sched::{Execute, restore_meanwhile};
 use crate::store::StoreError;
 
-/// The work while the database is away. Dropping the value ends the work, except for running restores, and closes the
-/// connections. Clients then reconnect and find the services.
+/// The service while the database is away. Dropping the value ends it, except for running restores, and closes the
+/// connections. Clients then reconnect and find the normal services.
 #[derive(Debug)]
 pub(super) struct Meanwhile {
     _over: watch::Sender<()>,
 }
 
 impl Meanwhile {
-    /// Starts the work.
+    /// Starts the service.
     ///
     /// # Errors
     /// When the daemon cannot listen on the socket.

@@ -11,7 +11,7 @@ pub(super) fn tell(states: &[NotifyState<'_>]) {
 
 /// Reports that a reload begins. [`NotifyState::Ready`] follows at its end.
 pub(super) fn reloading() {
-    // The service manager uses this time to match the reload to its signal.
+    // The service manager compares this time with the time of its own signal.
     let now = NotifyState::monotonic_usec_now();
     tell(&[NotifyState::Reloading, now.unwrap_or(NotifyState::MonotonicUsec(0))]);
 }

@@ -27,8 +27,8 @@ pub(super) async fn answer(
 ) -> Response<String> {
     let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
     if !host.is_some_and(|host| is_ours(host, &names)) {
-        // DNS rebinding: another site could let its name resolve to this address. The other site's page could then read
-        // this page.
+        // Prevent DNS rebinding: another site could let its own name resolve to this address, and its script could
+        // then read this page.
         let what = "expected the daemon's IP address, localhost, or a name in `names` of [web] as the host of the URL";
         return refused(StatusCode::MISDIRECTED_REQUEST, what);
     }
@@ -74,7 +74,7 @@ fn made(found: Found) -> Response<String> {
     response
 }
 
-/// Returns whether a Host header names this daemon. IP addresses always count, because DNS rebinding needs a name.
+/// Returns whether a Host header names this daemon. Accepts every IP address, because DNS rebinding needs a name.
 fn is_ours(host: &str, names: &[String]) -> bool {
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next(),

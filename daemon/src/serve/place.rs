@@ -73,13 +73,14 @@ fn private(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The time limit of the wait for the locks of a killed daemon. A child that the daemon had just forked holds the locks
+/// How long to wait for the locks of a killed daemon. A child that the daemon had just forked holds the locks
 /// until the child executes its program.
 const CHILDREN_LET_GO_WITHIN: Duration = Duration::from_secs(10);
 
 /// Locks a file and writes the id of this process into it. The inner error names the process that holds the lock.
 ///
-/// Waits for a lock that a dead process has left to its children, but not for the lock of a living process.
+/// Waits if the file names a dead process, because the children of that process may still hold the lock. Does not
+/// wait for a living process.
 fn lock(path: &Path) -> io::Result<Result<File, String>> {
     let mut file = File::options()
         .read(true)
@@ -90,7 +91,7 @@ fn lock(path: &Path) -> io::Result<Result<File, String>> {
         // A symbolic link could redirect the write to another file, and a pipe could block this process.
         .custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits())
         .open(path)?;
-    // A user who can open the file could hold its lock, and block this process.
+    // Let no other user open the file: such a user could hold its lock, and block this daemon.
     file.set_permissions(Permissions::from_mode(0o600))?;
     let until = Instant::now() + CHILDREN_LET_GO_WITHIN;
     loop {
@@ -108,7 +109,7 @@ fn lock(path: &Path) -> io::Result<Result<File, String>> {
                 if lives(holder) || Instant::now() > until {
                     return Ok(Err(format!("process {holder}")));
                 }
-                // A blocking lock call has no time limit, so check at intervals.
+                // Check at intervals, because a blocking lock call has no time limit.
                 thread::sleep(Duration::from_millis(20));
             }
             Err(TryLockError::Error(error)) => return Err(error),
@@ -116,7 +117,7 @@ fn lock(path: &Path) -> io::Result<Result<File, String>> {
     }
 }
 
-/// Returns whether the process exists and is not a zombie. A text without a process id counts as a living process.
+/// Returns whether the process exists and is not a zombie. Returns true if the text is no process id.
 fn lives(pid: &str) -> bool {
     if pid.parse::<u32>().is_err() {
         return true;
@@ -139,7 +140,7 @@ impl StateLock {
             source,
         };
         let made = DirBuilder::new().recursive(true).mode(0o700).create(state.path());
-        // The directory holds M_Keys of devices.
+        // Let no other user in: the directory holds M_Keys of devices.
         let closed = made.and_then(|()| fs::set_permissions(state.path(), Permissions::from_mode(0o700)));
         closed.and_then(|()| private(state.path())).map_err(unusable)?;
         match lock(&state.path().join("daemon.lock")).map_err(unusable)? {
@@ -169,7 +170,7 @@ enum Listener {
 }
 
 /// Returns the socket that a service manager passed on (`LISTEN_FDS`), if any. Removes the variables from the
-/// environment, so it must be called before a worker is started.
+/// environment, because workers must not see them. So call this function before a worker is started.
 pub(super) fn inherited() -> Result<Option<UnixListener>, PlaceError> {
     let mut passed = ListenFd::from_env();
     if passed.len() > 1 {
@@ -253,8 +254,8 @@ impl Socket {
     }
 }
 
-/// Returns the path of the socket: `given`, else a path in the first directory of `runtime`, else a path in the default
-/// directory.
+/// Returns the path of the socket: `given`, or else a path in the first directory of `runtime`, or else a path in
+/// the default directory.
 fn path(given: Option<&Path>, runtime: Option<&std::ffi::OsStr>) -> PathBuf {
     if let Some(given) = given {
         return std::path::absolute(given).unwrap_or_else(|_| given.into());

@@ -24,12 +24,13 @@ use crate::log;
 use crate::sched::Scheduler;
 use crate::store::retention::Retention;
 
-/// The files are read after this time without changes, because related files are replaced one after the other.
+/// Wait for this time without changes before reading, because related files are replaced one after the other.
 const SETTLED: Duration = Duration::from_millis(200);
-/// The files are read after this time even if changes go on.
+/// Read after this time even if changes go on.
 const SETTLED_WITHIN: Duration = Duration::from_secs(2);
 
-/// Reloads the files at SIGHUP and after changes. Never returns. If a file is invalid, the old values stay in use.
+/// Reloads the files at SIGHUP and after changes. Never returns. If a file is invalid, or a change needs a restart
+/// of the daemon, the old values stay in use.
 pub(super) async fn read_again(
     mut config: Config,
     gate: Option<Arc<Gate>>,
@@ -92,7 +93,7 @@ fn once(before: &Config, gate: Option<&Gate>, access: &Access) -> Result<Config,
     Ok(read)
 }
 
-/// The watched files. inotify watches their directories, because a file is usually replaced by renaming.
+/// The watched files. inotify watches their directories, because files are usually replaced by renaming.
 struct Watched {
     files: Vec<PathBuf>,
     was: Vec<Option<Vec<u8>>>,
@@ -125,7 +126,7 @@ impl Watched {
             let here = directory.as_os_str().is_empty();
             notify.add_watch(if here { Path::new(".") } else { directory }, what)?;
         }
-        // The content of the events doesn't matter, so it is enough to read the inotify descriptor like a pipe.
+        // Only the arrival of events matters, so reading the inotify descriptor like a pipe is enough.
         Receiver::from_owned_fd_unchecked(notify.as_fd().try_clone_to_owned()?).map(Some)
     }
 
@@ -133,7 +134,7 @@ impl Watched {
     async fn changed(&mut self) {
         loop {
             self.event().await;
-            // Other files in the directories may change all the time, so this wait has a limit.
+            // Other files in the directories may change all the time, so limit this wait.
             let settled = async { while timeout(SETTLED, self.event()).await.is_ok() {} };
             let _ = timeout(SETTLED_WITHIN, settled).await;
             let is = read(&self.files);

@@ -1,6 +1,7 @@
 //! The services of the server, by name.
 //!
-//! tonic's own router would add a web framework to every program that is built with the same features.
+//! This module replaces tonic's own router, which adds a web framework to every program that is built with the
+//! same features.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;

@@ -1,8 +1,8 @@
 //! Feeds the service manager's watchdog, but only while the daemon serves.
 //!
-//! A task of the serving runtime feeds the watchdog. The task would run even if only one thread of the runtime still
-//! worked. So the task makes two checks first. No thread of the runtime may be in the same call as at the last check,
-//! and the scheduler must respond.
+//! A task of the serving runtime feeds the watchdog. The task would run even if only one thread of the runtime
+//! still worked, so it makes two checks first. No thread of the runtime may be in the same call as at the last
+//! check, and the scheduler must respond.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,9 +66,9 @@ async fn watch(every: Duration, asked: impl Fn() + Clone + Send + 'static, mut s
 struct Threads(Vec<(u64, Duration)>);
 
 impl Threads {
-    /// Returns a thread that has been in the same call since the last check. A thread that waits for work is not
-    /// returned. A thread with much work is not returned either, because the runtime updates its busy time every few
-    /// dozen tasks.
+    /// Returns a thread that has been in the same call since the last check. Does not return a thread that waits
+    /// for work. Does not return a thread with much work either, because the runtime updates its busy time every
+    /// few dozen tasks.
     fn stuck(&mut self, metrics: &RuntimeMetrics) -> Option<usize> {
         let seen = |thread| {
             (
@@ -106,8 +106,8 @@ mod tests {
         runtime.spawn(watch(Duration::from_millis(50), asked, move |serves| {
             let _ = says.send(serves);
         }));
-        // Wait for three equal results in a row: earlier results may still be queued, and a busy host may cause a wrong
-        // result.
+        // Wait for three equal results in a row. Earlier results may still be queued, and a busy host may cause a
+        // wrong result.
         let becomes = |serves| {
             let mut in_a_row = 0;
             for _ in 0..300 {
@@ -121,7 +121,7 @@ mod tests {
         };
         becomes(true);
         let (thaw, frozen) = mpsc::channel::<()>();
-        // A task of the daemon must never block like this.
+        // Block a thread of the runtime. A task of the daemon must never do this.
         let task = runtime.spawn(async move { frozen.recv().is_ok() });
         becomes(false);
         thaw.send(()).unwrap();
@@ -144,7 +144,7 @@ mod tests {
         let (thaw, frozen) = mpsc::channel::<()>();
         let task = runtime.spawn(async move {
             begins.send(()).unwrap();
-            // A task of the daemon must never block like this.
+            // Block a thread of the runtime. A task of the daemon must never do this.
             let _ = frozen.recv();
         });
         begun.recv().unwrap();

@@ -17,23 +17,22 @@ pub struct Elsewhere {
     pub host: String,
     /// The network address of the host's daemon; empty when it listens on a unix socket only.
     pub address: String,
-    /// Nanoseconds since the last heartbeat of the host's daemon, if the daemon counts as away; `None` while the daemon
-    /// is running.
+    /// Nanoseconds since the last heartbeat of the host's daemon, if more than 10 s have passed; otherwise `None`.
     pub silent_ns: Option<u64>,
-    /// The rig's encoded state, as its daemon published it last; empty before the first time.
+    /// The encoded rig state that the host's daemon published last; empty if it has published none.
     pub body: Vec<u8>,
 }
 
 /// A request to the daemon of another host. The sender has checked the user's right to make the request.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum RemoteRequest {
-    /// Take a run that was created under a lease of the receiving daemon.
+    /// Take over a run that the sender created under a lease of the receiving daemon.
     Submit(RunId),
-    /// Stop a run, for this user.
+    /// Cancel a run on behalf of this user.
     Cancel(RunId, String),
-    /// End a lease, for this user.
+    /// End a lease on behalf of this user.
     End(LeaseId, String),
-    /// Renew a lease, so that it expires this many seconds from now, for this user.
+    /// Renew a lease on behalf of this user, so that it expires this many seconds from now.
     Renew(LeaseId, u64, String),
 }
 
@@ -61,7 +60,7 @@ pub trait Lab: Send + Sync + fmt::Debug {
     /// Returns the rigs of all other hosts.
     fn elsewhere(&self) -> Result<Vec<Elsewhere>, StoreError>;
 
-    /// Stores a lease that other hosts may or must take, with the run that the lease was created for.
+    /// Stores a lease that another host may take or must take, with the run that the lease was created for.
     fn post(&self, run: Option<&StoredRun>, lease: &StoredLease) -> Result<(), StoreError>;
 
     /// Returns the waiting leases that this host may take, oldest first.

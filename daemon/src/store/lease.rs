@@ -17,7 +17,8 @@ use crate::access::Identity;
 pub struct LeaseId(RunId);
 
 impl LeaseId {
-    /// Returns the lease id with the number of a run id: `run` is the lease's own run, or an id that no run uses.
+    /// Returns the lease id with the same number as `run`: the id of the lease's own run, or an id that no run
+    /// uses.
     #[must_use]
     pub fn like(run: &RunId) -> Self {
         Self(run.clone())
@@ -76,7 +77,7 @@ pub struct StoredLease {
     pub rig: String,
     /// The fencing token. Each grant gets a greater token than all earlier grants. 0 when the lease never got a rig.
     pub token: u64,
-    /// The run that the lease was created for, and with which it ends.
+    /// The run that the lease was created for. The lease ends with this run.
     pub run: Option<RunId>,
     /// The duration in seconds from the grant on, unless the lease is renewed.
     pub lasts_s: u64,
@@ -94,13 +95,15 @@ pub struct StoredLease {
     /// the lease.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub host: String,
-    /// Whether the lease was requested at another host than the host of its rig, or may have been.
+    /// Whether the lease was stored with [`Lab::post`], so that another host may take it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub posted: bool,
-    /// Whether a client waits for the lease. If so, the lease leaves the queue after the client has disconnected.
+    /// Whether a client waits for the lease. If true, the lease leaves the queue after the client has
+    /// disconnected.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub attended: bool,
-    /// The times of the grant and of the expiry on the boot clock, for a daemon that is restarted on the same host.
+    /// The times of the grant and of the expiry on the boot clock. They remain valid when the daemon restarts
+    /// without a reboot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boot: Option<BootTimes>,
 }
@@ -132,8 +135,8 @@ mod number {
 
 /// The interface of a store of leases. Calls may block on a disk, so call from threads that may block.
 pub trait LeaseStore: Send + Sync + fmt::Debug {
-    /// Stores the current state of a lease, and returns its token. A lease that just got its rig gets a greater token
-    /// than all earlier grants. The store refuses a second lease on a rig.
+    /// Stores the current state of a lease, and returns its token. A lease that just got its rig gets a greater
+    /// token than all earlier grants. Refuses to store a second lease that holds the same rig.
     ///
     /// # Errors
     /// [`StoreError::Held`], [`StoreError::Taken`], or when the lease cannot be written.

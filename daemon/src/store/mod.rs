@@ -163,16 +163,16 @@ pub fn head_of(of: &Verdict) -> Verdict {
     }
 }
 
-/// The complete store of a daemon.
+/// The complete store of a daemon, for runs and leases.
 pub trait Store: HistoryStore + LeaseStore {}
 
 impl<S: HistoryStore + LeaseStore> Store for S {}
 
 /// The interface of a store of runs. Calls may block on a disk, so call from threads that may block.
 ///
-/// The caller makes the writes of one run one after the other; reads may come at any time. After a failed write, the
-/// store still returns the latest state of that run from memory, so that the daemon can go on. Only the state on disk
-/// survives a restart of the daemon.
+/// The caller makes the writes of one run one after the other; reads may come at any time. After a failed write,
+/// the store still returns the latest state of that run from memory, so that the daemon can go on. After a restart
+/// of the daemon, the store returns the state on disk.
 pub trait HistoryStore: Send + Sync + fmt::Debug {
     /// Stores a new run.
     ///

@@ -9,9 +9,9 @@ use verbatim_run::RunId;
 /// The limits on the files of runs. The default has no limits, so that files stay forever.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Retention {
-    /// Files of runs that ended longer ago are deleted.
+    /// How long the files of a run are kept after its end; `None` for no limit.
     pub age: Option<Duration>,
-    /// The limit of all files in bytes. Above it, the oldest files are deleted.
+    /// The limit of the total size of all files in bytes. Above the limit, the oldest files are deleted.
     pub bytes: Option<u64>,
 }
 

@@ -37,7 +37,7 @@ pub struct StoredRun {
     pub started_ns: Option<u64>,
     /// When the run ended, in nanoseconds since 1970.
     pub ended_ns: Option<u64>,
-    /// The head of the run's report; `None` unless all its tests were run.
+    /// The head of the run's report; `None` unless the run ended with a verdict for each test.
     pub info: Option<RunInfo>,
     /// The host whose daemon manages the run, where several daemons share a database.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -53,7 +53,7 @@ pub struct Patience {
     /// The longest wait in seconds; `None` for no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_most_s: Option<u64>,
-    /// Whether a client waits for the run. If so, the run leaves the queue after the client has disconnected.
+    /// Whether a client waits for the run. If true, the run leaves the queue after the client has disconnected.
     #[serde(default)]
     pub attended: bool,
 }

@@ -24,10 +24,10 @@ use verbatim_rig::{RigConfig, RigFile};
 use verbatim_run::state::StateDirectory;
 use verbatim_run::{self as run, Event, Request, RunError};
 
-/// A daemon that reads nothing for this time counts as dead.
+/// If the daemon reads nothing for this time, the worker treats it as dead.
 const READS_WITHIN: Duration = Duration::from_secs(60);
 
-/// The most bytes of a message to a worker: the ids of ten thousand tests fit.
+/// The limit of a message to a worker in bytes. The ids of ten thousand tests fit.
 const LONGEST_ORDER: usize = 1 << 20;
 
 /// `verbatimd worker`: for the daemon, not for people.
@@ -68,12 +68,12 @@ impl WorkerArguments {
             "no socket was passed on; `verbatimd worker --activated` is for verbatim-worker@RIG.socket, which starts it by \
              itself",
         )?;
-        // Accept one connection only: the next connection is for the next worker.
+        // Accept one connection only: each worker serves one connection.
         Ok(listener.accept().context("waiting for the daemon")?.0)
     }
 }
 
-/// Carries out one task of the daemon, and reports the result. Restores the device even if the daemon dies.
+/// Carries out one order of the daemon, and reports the result. Restores the device even if the daemon dies.
 ///
 /// # Errors
 /// When the daemon cannot be reached, or sends an invalid message.
@@ -113,7 +113,7 @@ pub fn work(arguments: &WorkerArguments) -> anyhow::Result<()> {
         // The daemon is dead or sent an invalid message: stop, restore and exit.
         reader.cancel.store(true, Ordering::Release);
     })?;
-    // The channel closes without an order if the daemon dies first.
+    // If the daemon dies before it sends an order, the channel closes.
     if let Ok(order) = order.recv() {
         let worker = Worker {
             arguments,
@@ -146,7 +146,7 @@ impl Out {
         if let Some(open) = stream.as_mut()
             && open.write_all(&bytes).is_err()
         {
-            // A truncated message must be the last message.
+            // Part of the message may have been sent, so no other message may follow.
             let _ = open.shutdown(std::net::Shutdown::Both);
             *stream = None;
             self.cancel.store(true, Ordering::Release);
@@ -161,7 +161,7 @@ impl Out {
     }
 }
 
-/// A task that the daemon requests.
+/// An order of the daemon.
 enum Order {
     Start(Start),
     Restore(Restore),
@@ -174,7 +174,7 @@ struct Reader {
     pulse: Pulse,
     out: Arc<Out>,
     cancel: Arc<AtomicBool>,
-    /// The lease of the run, once the run was requested.
+    /// The lease of the run; empty until the order to start a run arrives.
     lease: Arc<OnceLock<Arc<run::Lease>>>,
 }
 
@@ -202,7 +202,7 @@ impl Reader {
                 return Ok(());
             }
             Some(to_worker::Message::Ping(ping)) => {
-                // Without a response, the daemon ends this process.
+                // If the thread hangs, send no pong: the daemon then kills this process.
                 if !self.pulse.hangs() {
                     self.out.send(from_worker::Message::Pong(Pong { number: ping.number }));
                 }
@@ -223,7 +223,7 @@ impl Reader {
                     if of.gives_way {
                         lease.give_way();
                     }
-                    // A second lease comes with a second order, which ends the worker below.
+                    // A lease is already set only if this is a second order, which is an error below.
                     let _ = self.lease.set(Arc::new(lease));
                 }
                 Order::Start(start)
@@ -233,7 +233,7 @@ impl Reader {
             None => return Err("of an unknown kind".into()),
         };
         let orders = self.orders.take().ok_or("a second task")?;
-        // The main thread waits for the order.
+        // Never fails: the main thread waits for the order.
         let _ = orders.send(order);
         Ok(())
     }
@@ -246,7 +246,7 @@ struct Worker<'a> {
     lease: Arc<run::Lease>,
 }
 
-/// Why the worker has no report.
+/// Why the worker could not carry out its order.
 struct Refusal {
     error: String,
     cause: Cause,
@@ -266,7 +266,7 @@ impl Refusal {
 }
 
 impl Worker<'_> {
-    /// Parses the rig that the daemon sent, and puts the rig's environment in force.
+    /// Parses the rig that the daemon sent, and puts the rig's environment variables in force.
     fn rig(&self, text: Option<RigText>) -> Result<RigConfig, Refusal> {
         let text = text.unwrap_or_default();
         let file = RigFile::parse(text.toml.as_bytes(), text.path.as_ref()).map_err(Refusal::of_operator)?;
@@ -275,7 +275,7 @@ impl Worker<'_> {
             .into_iter()
             .next()
             .ok_or_else(|| Refusal::of_operator("no rig was given"))?;
-        // Entering the environment restarts this process, which would lose its connection.
+        // Setting the environment restarts this process, which would lose the connection of an activated worker.
         if self.arguments.activated && !verbatim_rig::env::in_force(&rig) {
             return Err(Refusal::of_operator(format!(
                 "the rig's `env` is not in the environment of its worker; print verbatim-worker@{name}.service.d/rig.conf anew: \

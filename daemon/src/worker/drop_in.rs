@@ -70,11 +70,11 @@ pub fn drop_in(rig: &RigConfig, sys: &Path) -> Result<String, String> {
     if let Some(socket) = agent.as_deref().and_then(|agent| agent.strip_prefix("unix:")) {
         lines.push(see(Path::new(socket)));
     }
-    // For an agent on another host, allow its address only.
+    // Allow only the address of an agent on another host.
     let address = agent
         .as_deref()
         .and_then(|agent| agent.parse::<std::net::SocketAddr>().ok());
-    // Address filters don't apply to raw sockets, so a rig with raw sockets may use IP sockets too.
+    // Address filters don't apply to raw sockets, so IP sockets give a rig with raw sockets no further access.
     if families.contains(&"AF_PACKET") || address.is_some() {
         families.extend(["AF_INET", "AF_INET6"]);
     }
@@ -89,8 +89,8 @@ pub fn drop_in(rig: &RigConfig, sys: &Path) -> Result<String, String> {
     Ok(lines.join("\n"))
 }
 
-/// Returns the setting that makes a hidden file or socket visible to the worker. The path may not exist until another
-/// program creates it.
+/// Returns the setting that makes a hidden file or socket visible to the worker. The leading "-" allows a path
+/// that does not exist yet.
 fn see(path: &Path) -> String {
     format!("BindReadOnlyPaths=-{}", path.display())
 }

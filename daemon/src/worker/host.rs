@@ -22,14 +22,14 @@ use verbatim_run::{self as run, Event, Request, RunError, now_ns};
 /// How the daemon starts and watches workers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Supervision {
-    /// The program with the `worker` command: the program of this process.
+    /// The program with the `worker` command; by default the program of this process.
     pub program: PathBuf,
     /// The directory of the sockets `RIG.sock` of rigs whose workers the service manager starts; `None` if it starts no
     /// workers.
     pub units: Option<PathBuf>,
     /// The interval of pings.
     pub ping_every: Duration,
-    /// How long a worker may leave a ping unanswered, and how long it may take to end after its last message.
+    /// How long a worker may take to answer a ping, and to end after its last message.
     pub grace: Duration,
     /// The time limit from the start of a worker to its first message.
     pub start_within: Duration,
@@ -43,7 +43,7 @@ pub struct Supervision {
 impl Default for Supervision {
     fn default() -> Self {
         Self {
-            // This path works even if the file was replaced since this process started.
+            // This path works even if the program's file was replaced after this process started.
             program: "/proc/self/exe".into(),
             units: std::env::var_os(unit::VARIABLE).map(PathBuf::from),
             ping_every: Duration::from_secs(1),
@@ -55,7 +55,7 @@ impl Default for Supervision {
     }
 }
 
-/// Sets the stop flag of a run on another thread when it is dropped.
+/// On drop, sets the stop flag of a run on another thread.
 struct StopWhenDropped(Arc<AtomicBool>);
 
 impl Drop for StopWhenDropped {
@@ -91,7 +91,7 @@ impl Supervision {
             Ok(start) => start,
             Err(failure) => return failed(failure.reason, false),
         };
-        // How the previous worker died.
+        // Why the previous worker died.
         let mut died: Option<String> = None;
         loop {
             start.lease = lease.as_ref().map(|lease| *lease.borrow());
@@ -125,7 +125,7 @@ impl Supervision {
             let Some(reached) = failure.reached.filter(further).filter(|_| !*cancel.borrow()) else {
                 return failed(after(failure.reason), is_left_changed(&rig, state).await);
             };
-            // The receiver may be closed.
+            // Ignore an error: the receiver may be closed.
             let _ = events.send(Event::LogLine(LogLine {
                 text: format!("a new worker continues the run: {}", failure.reason),
             }));
@@ -239,14 +239,14 @@ fn path_of(path: PathBuf) -> Result<String, Failure> {
     })
 }
 
-/// Reads in the journal whether the device is left changed.
+/// Returns whether the journal shows that the device is left changed.
 async fn is_left_changed(rig: &RigConfig, state: &StateDirectory) -> bool {
     let (rig, state) = (rig.clone(), state.clone());
     let look = tokio::task::spawn_blocking(move || run::is_left_changed(&rig, &state));
     look.await.unwrap_or(true)
 }
 
-/// Waits until the lease must give way. Waits forever without a lease.
+/// Waits until the lease must give way. Without a lease, waits forever.
 async fn to_give_way(lease: Option<watch::Receiver<Lease>>) {
     if let Some(mut lease) = lease
         && lease.wait_for(|lease| lease.gives_way).await.is_ok()
@@ -259,8 +259,8 @@ async fn to_give_way(lease: Option<watch::Receiver<Lease>>) {
 /// Runs a job on a virtual rig.
 async fn on_a_thread(job: Job, events: mpsc::UnboundedSender<Event>, mut cancel: watch::Receiver<bool>) -> WorkerEnd {
     let stop = StopWhenDropped(Arc::default());
-    // The run uses simulated time, so it is enough to check for a cancel between two tests. The default lease never
-    // expires.
+    // Simulated time passes at once, so the run needs to check for a cancel only between two tests. The default
+    // lease never expires.
     let lease: Arc<run::Lease> = Arc::default();
     let (gives_way, resume) = (job.lease, job.resume);
     let request = Request {
@@ -281,7 +281,7 @@ async fn on_a_thread(job: Job, events: mpsc::UnboundedSender<Event>, mut cancel:
                 Event::TestEnded(_) => turn = None,
                 _ => {}
             }
-            // The receiver may be closed.
+            // Ignore an error: the receiver may be closed.
             let _ = events.send(event);
         };
         match resume {

@@ -1,7 +1,7 @@
-//! Detects a thread that hangs in a call forever: it neither computes nor wakes up.
+//! Detects a thread that hangs in a call: the thread neither computes nor wakes up.
 //!
-//! A worker responds to a ping only while the thread of its procedure lives. Responses of the stream's thread alone
-//! would not tell the daemon whether the procedure goes on.
+//! A worker answers a ping only while the thread of its procedure does not hang. Another thread reads the stream,
+//! so an answer without this check would say nothing about the procedure.
 
 use std::fs;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ pub(super) struct Pulse {
 }
 
 impl Pulse {
-    /// Watches the calling thread. The thread hangs if it neither computes nor wakes up for this time.
+    /// Watches the calling thread. The thread counts as hung if it neither computes nor wakes up for `limit`.
     pub(super) fn of_this_thread(limit: Duration) -> Self {
         let thread = nix::unistd::gettid();
         Self {
@@ -28,7 +28,7 @@ impl Pulse {
         }
     }
 
-    /// Returns whether the thread hangs. If the system gives no information, the thread counts as alive.
+    /// Returns whether the thread hangs. If `/proc` gives no information, the thread counts as alive.
     pub(super) fn hangs(&mut self) -> bool {
         let now = self.sign();
         if now.is_none() || now != self.last {

@@ -1,13 +1,15 @@
-//! Workers: each run on a hardware rig has its own process, so that a crash in a vendor library costs one test.
+//! Workers: each run has its own process, except on virtual rigs, so that a crash in a vendor library costs one
+//! test.
 //!
 //! The daemon needs no privileges, and the workers that it starts have none either. If a rig needs privileges, the
-//! service manager starts its worker (`unit`) with the required privileges (`drop_in`). The worker holds the rig's
-//! ports, its restore journal and its records.
+//! service manager starts its worker (`unit`) with the required privileges (`drop_in`). The worker opens the rig's
+//! ports, and writes the rig's restore journal and records.
 //!
-//! Daemon and worker are connected by a unix stream with length-delimited messages of `verbatim.worker.v1`. The end of
-//! the stream means that the daemon has died: the worker stops, restores and exits. The daemon kills a worker that does
-//! not respond within its grace time. When a worker dies during a run, the next worker first restores the device, and
-//! then continues with the rest of the run. Virtual rigs run on a thread of the daemon through the same function.
+//! Daemon and worker are connected by a unix stream with length-delimited messages of `verbatim.worker.v1`. The
+//! end of the stream tells the worker that the daemon has died: the worker stops, restores and exits. The daemon
+//! kills a worker that does not respond within its grace time. When a worker dies during a run, the next worker
+//! first restores the device, and then continues with the rest of the run. A virtual rig has no worker:
+//! [`run_job`] runs its tests on a thread of the daemon.
 
 mod child;
 mod drop_in;
@@ -76,7 +78,7 @@ pub fn text_of(rig: &RigConfig) -> RigText {
 pub enum WorkerEnd {
     /// All tests have a verdict.
     Finished(Box<RunInfo>),
-    /// The run gave way to another lease between two tests, and can continue from there.
+    /// The run gave way to another lease between two tests, and can continue with the next test.
     GaveWay,
     /// The job failed: the run is an ERROR.
     Failed {

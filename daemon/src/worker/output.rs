@@ -13,7 +13,7 @@ use verbatim_run::Event;
 const LONGEST_LINE: usize = 4096;
 /// The most lines that are buffered between the pipes and their reader.
 const ON_THE_WAY: usize = 64;
-/// The most lines of a worker that are reported.
+/// The most lines of a worker that are reported as events.
 const MOST_TOLD: usize = 10_000;
 /// The most lines that the reason of a failure quotes.
 const QUOTED: usize = 8;
@@ -38,7 +38,7 @@ async fn lines_of(mut pipe: impl AsyncRead + Unpin, lines: mpsc::Sender<String>)
     }
 }
 
-/// Returns the length of the first line; `None` if the line may continue.
+/// Returns the length of the first line; `None` if more bytes of the line may follow.
 fn line_end(bytes: &[u8], end: bool) -> Option<usize> {
     let newline = bytes.iter().take(LONGEST_LINE).position(|byte| *byte == b'\n');
     newline
@@ -93,7 +93,7 @@ impl Output {
                 std::cmp::Ordering::Equal => format!("this worker wrote {MOST_TOLD} lines; the rest is not shown"),
                 std::cmp::Ordering::Greater => continue,
             };
-            // The receiver may be closed.
+            // Ignore an error: the receiver may be closed.
             let _ = self.events.send(Event::LogLine(LogLine { text: line }));
         }
     }

@@ -21,7 +21,7 @@ use verbatim_run::state::StateDirectory;
 use verbatim_run::{Event, journal_owner};
 use verbatim_tester::FileJournal;
 
-/// How long output may still arrive after the end of a process, because another process may hold its pipes.
+/// How long to read output after the end of a process. Another process may hold its pipes open.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Why a worker did not complete its job, and what to do next. The cause is always the tester.
@@ -68,7 +68,7 @@ enum Runs {
 pub(super) enum End {
     /// The exit status of a child.
     Status(io::Result<ExitStatus>),
-    /// The end of a unit. Only the service manager knows how the unit's process ended.
+    /// The end of a unit's process. Only the service manager knows its exit status.
     OfUnit,
 }
 
@@ -91,7 +91,7 @@ pub(super) async fn start(
             supervision.program.display()
         ))
     };
-    // Only this user may enter the directory, and only the started process is accepted.
+    // Only this user may enter the directory, and `connection` accepts only the started process.
     let place = tokio::task::spawn_blocking(Place::make).await;
     let place = place.unwrap_or_else(|error| Err(io::Error::other(error)));
     let place = place.map_err(|error| failed("making a directory for its socket", &error))?;
@@ -146,7 +146,7 @@ pub(super) async fn start(
 }
 
 /// Creates the directories for the rig's journal and records, because a worker in a unit can access no other
-/// directories. Also moves the journal of this device there, if the journal is in the directory of another rig name.
+/// directories. If the device's journal is in the directory of another rig name, moves the journal there.
 async fn hand_over_places(rig: &RigConfig, state: &StateDirectory) -> Result<(), Failure> {
     let (owner, name) = (journal_owner(rig), rig.name.clone());
     let (journals, runs) = (state.journals(), state.runs().join(&name));
@@ -154,7 +154,7 @@ async fn hand_over_places(rig: &RigConfig, state: &StateDirectory) -> Result<(),
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(runs)?;
         FileJournal::prepare(&journals, &name)?;
         if FileJournal::look(&journals, owner.clone()).is_some() {
-            // If the journal is locked, damaged or of another device, the worker reports the same error.
+            // Ignore an error: the worker reports the same error.
             drop(FileJournal::open(&journals, owner));
         }
         io::Result::Ok(())
@@ -247,7 +247,7 @@ impl Process {
     /// Kills the worker. Returns false if the worker doesn't end within `limit`, because it hangs in the kernel.
     pub(super) async fn kill(&mut self, limit: Duration) -> bool {
         match &mut self.runs {
-            // An error means that the process has already ended.
+            // Ignore an error: the process has already ended.
             Runs::Child(child) => drop(child.start_kill()),
             Runs::Unit(unit) => unit.kill(),
         }

@@ -29,7 +29,7 @@ pub(super) struct Session<'a> {
     restored: Vec<Restored>,
     /// Whether the first message has arrived.
     greeted: bool,
-    /// The number of the unanswered ping, and the time when the daemon sent this ping first.
+    /// The number of the unanswered ping, and when the daemon first sent this ping.
     asked: Option<(u64, Instant)>,
 }
 
@@ -47,7 +47,7 @@ async fn renewed(lease: &mut Option<watch::Receiver<Lease>>) -> Lease {
 enum Trouble {
     /// The worker closed the stream, and ends or has ended.
     Closed,
-    /// The worker does not respond any more.
+    /// The worker does not respond to pings or read its messages any more.
     Deaf,
     /// The worker was cancelled and does not stop.
     DoesNotStop,
@@ -104,7 +104,8 @@ impl<'a> Session<'a> {
         }
         match self.follow(order, until).await {
             Ok(finished) => {
-                // A library may hang while the process ends. The result is complete, so the process can be killed.
+                // The result is complete, so kill a process that does not end, for example because a library hangs
+                // at exit.
                 if self.process.end_within(self.supervision.grace).await.is_none() {
                     self.process.kill(self.supervision.grace).await;
                 }
@@ -127,7 +128,8 @@ impl<'a> Session<'a> {
         let mut stopped_by = None;
         loop {
             tokio::select! {
-                // Read the worker's messages first, because the delay may be in this process.
+                // Read the worker's messages first: after a delay of this process, the expected answer may already
+                // be there.
                 biased;
                 read = self.stream.read_buf(self.frames.buffer()) => {
                     if !matches!(read, Ok(1..)) {
@@ -147,7 +149,7 @@ impl<'a> Session<'a> {
                     self.send(to_worker::Message::Lease(renewed)).await?;
                 }
                 tick = ping.tick() => {
-                    // A delay of this process may have delayed the worker too, so it extends the worker's time limits.
+                    // A delay of this process may have delayed the worker too, so extend the worker's time limits.
                     let missed = tick.elapsed();
                     if missed > self.supervision.ping_every {
                         greeted_by += missed;
@@ -162,8 +164,8 @@ impl<'a> Session<'a> {
                         if since + self.supervision.grace <= now {
                             return Err(Trouble::Deaf);
                         }
-                        // Repeat the ping: a worker whose thread only seemed to hang has left the first ping
-                        // unanswered.
+                        // Repeat the ping: the worker left the first ping unanswered if its thread only seemed to
+                        // hang.
                         self.send(to_worker::Message::Ping(Ping { number: asked })).await?;
                     } else if greeted_by <= now {
                         return Err(Trouble::Silent);
@@ -176,7 +178,7 @@ impl<'a> Session<'a> {
             {
                 self.send(order).await?;
             }
-            // Check here, because the worker may send messages all the time.
+            // Check the limit here, because the worker may send messages all the time.
             if stopped_by.is_some_and(|by: Instant| by <= Instant::now()) {
                 return Err(Trouble::DoesNotStop);
             }
@@ -187,7 +189,7 @@ impl<'a> Session<'a> {
         let bytes = ToWorker { message: Some(message) }.encode_length_delimited_to_vec();
         match timeout(self.supervision.grace, self.stream.write_all(&bytes)).await {
             Ok(Ok(())) => Ok(()),
-            // The worker closed the stream, but its earlier messages are still to be read.
+            // The worker closed the stream, but its earlier messages must still be read.
             Ok(Err(_)) => Ok(()),
             Err(_) => Err(Trouble::Deaf),
         }
@@ -238,7 +240,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Ends the worker, if it has not ended, and describes what happened.
+    /// Ends the worker if it has not ended, and describes the failure.
     async fn failure(&mut self, trouble: Trouble) -> Failure {
         let who = self.who();
         let grace = self.supervision.grace;

@@ -1,11 +1,11 @@
-//! Virtual rigs run their tests one after the other. A test of a virtual rig computes as fast as it can, and holds its
-//! record in this process. Two large tests in parallel would take twice the memory, and would not end sooner.
+//! Virtual rigs run their tests one after the other. A test of a virtual rig computes as fast as it can, and holds
+//! its record in this process. Two large tests in parallel would take twice the memory, and would end no sooner.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How long a test waits for its turn. After this time the test begins anyway, so that a long test delays no other test
-/// for longer.
+/// How long a test waits for its turn. After this time the test begins anyway, so that no long test delays another
+/// test for longer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 static TURNS: Turns = Turns::new();
@@ -25,7 +25,7 @@ impl Turns {
         }
     }
 
-    /// Waits for the turn; `None` after `patience`.
+    /// Waits for the turn. Returns `None` if no turn comes within `patience`.
     fn take(&'static self, patience: Duration) -> Option<Turn> {
         let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.free.wait_timeout_while(taken, patience, |taken| *taken);
@@ -49,7 +49,7 @@ impl Drop for Turn {
     }
 }
 
-/// Waits for the turn of a test. Blocks.
+/// Waits for the turn of a test, at most [`PATIENCE`]. Blocks.
 pub(super) fn take() -> Option<Turn> {
     TURNS.take(PATIENCE)
 }

@@ -1,8 +1,8 @@
 //! Workers that the service manager starts, each in a unit of its own with the privileges that its rig needs.
 //!
-//! The daemon has no privileges to pass on. The daemon connects to the socket of the rig's unit, and the service
-//! manager starts the unit's service. The process of the service is not a child of this process. The first message of
-//! the process contains its process id, and a pidfd shows when the process ends.
+//! The daemon connects to the socket of the rig's unit, and the service manager then starts the unit's service. So
+//! the process of the service is not a child of this process. The first message of the process contains its
+//! process id, and a pidfd shows when the process ends.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,10 +22,10 @@ pub(crate) fn are_units() -> bool {
     std::env::var_os(VARIABLE).is_some()
 }
 
-/// Hides what /proc shows of this process from other processes of the same user: memory, descriptors and file system
-/// view. All workers run as the daemon's user, and each unit hides everything that isn't for its rig.
+/// Hides memory, descriptors and file system view of this process from other processes of the same user in /proc.
+/// All workers run as the daemon's user, and the units must not see each other's files.
 pub(crate) fn out_of_sight() {
-    // All supported kernels accept this setting, and the worker works without it.
+    // Ignore an error: all supported kernels accept this setting.
     let _ = nix::sys::prctl::set_dumpable(false);
 }
 
@@ -65,8 +65,8 @@ impl Unit {
         Ok(())
     }
 
-    /// Waits for the end of the process. Returns at once if the process never sent its id, because such a process got
-    /// no order and holds nothing.
+    /// Waits for the end of the process. A process that never sent its id got no order and holds nothing, so the
+    /// wait ends at once.
     pub(super) async fn ended(&self) {
         if let Some(process) = &self.process {
             let _ = process.readable().await;
@@ -76,7 +76,7 @@ impl Unit {
     /// Kills the process. This needs no privilege, because the process has the daemon's user.
     pub(super) fn kill(&self) {
         if let Some(process) = &self.process {
-            // An error means that the process has already ended.
+            // Ignore an error: the process has already ended.
             let _ = pidfd_send_signal(process, Signal::KILL);
         }
     }

@@ -11,7 +11,6 @@ use verbatim_record::Entry;
 
 /// File name suffix of an archive. The rest of the name is the test's id.
 const ARCHIVE: &str = ".tar.zst";
-/// The suffix of a record's name in an archive.
 const RECORD: &str = ".rec";
 
 /// Returns the directory of the archives and of `verdicts.txt`.

@@ -1,9 +1,9 @@
 //! Reads the compressed records and bundles of the source tree, for tests.
 //!
-//! Golden records: `crates/catalog/tests/golden/TEST.tar.zst` holds `TEST.rec` and a `TEST@DEFECT.rec` for each defect.
-//! The records of a test share most of their bytes, so one archive for each test takes half the space of one archive
-//! for each record. `cargo xtask golden` writes the archives. Bundles are in `.tar.gz`, because users unpack bundles
-//! too.
+//! Golden records: `crates/catalog/tests/golden/TEST.tar.zst` holds `TEST.rec` and, for each defect, a
+//! `TEST@DEFECT.rec`. The records of a test share most of their bytes, so one archive for each test takes half the
+//! space of one archive for each record. `cargo xtask golden` writes the archives. Bundles are `.tar.gz` archives,
+//! because users unpack bundles too.
 
 pub mod golden;
 

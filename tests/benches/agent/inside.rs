@@ -15,10 +15,10 @@ use super::ratio::quantile;
 
 const AGENT: &str = "/run/agent.sock";
 const BOUND: Duration = Duration::from_secs(20);
-/// Rounds that run before the first measured round.
+/// Number of rounds before the first measured round.
 const WARM_UP: usize = 4;
-/// WRITEs of a batch. The client requests them together, so that the agent posts them back to back, like the loop in C.
-/// Between two WRITEs the agent polls for completions.
+/// Number of WRITEs in a batch. The client requests the whole batch at once, so that the agent posts the WRITEs
+/// back to back, like the loop in C. Between two WRITEs the agent polls for completions.
 const AT_ONCE: usize = 60;
 /// Number of measured WRITEs at the end of a batch. The loop in C also runs unmeasured WRITEs first.
 const COUNTED: usize = 30;
@@ -119,7 +119,7 @@ impl Drop for Process {
     }
 }
 
-/// The loop in C. The program reads a line from its input before each round.
+/// The running loop in C. It reads a line from its standard input before each round.
 struct InC {
     process: Process,
     lines: Lines<BufReader<ChildStdout>>,

@@ -1,14 +1,16 @@
-//! Compares the agent with a loop in C. The bench measures the time from a post to its completion, as the agent stamps
-//! them, and the time of a post and its poll in the loop. Both run RDMA WRITEs of 8 bytes between rxe0 and rxe1 in one
-//! machine, 30 at a time in turn. The bench prints the ratios.
+//! Compares the agent with a loop in C. For the agent, the bench measures the time from a post to its completion,
+//! both stamped by the agent. For the loop, the bench measures the time of a post and of the polls for its
+//! completion. Agent and loop perform RDMA WRITEs of 8 bytes between rxe0 and rxe1 in one machine, in turns of 30
+//! WRITEs. The bench prints the ratios.
 //!
 //! `cargo bench -p verbatim-tests --bench agent [-- --pairs N] [--rounds N] [--strict]`. One process runs the agent and
 //! the loop for a pair of measurements. `--strict`: exit code 1 when the goal is missed.
 //!
-//! The bench runs in two machines, one after the other, with the same goal. The clock of the emulated machine also
-//! measures effects of the emulator's caches. For example, the loop in C takes a few percent longer if it formats a few
-//! numbers between two posts, although a post executes the same instructions. The clock of the counted machine counts
-//! instructions. Its result is the same in each run, and leaves out the effects of two processors on each other.
+//! The bench runs in two emulated machines, one after the other, with the same goal. The clock of the first machine
+//! counts instructions ([`BootOptions::with_counted_time`]). The result is the same in each run, and leaves out the
+//! effects of two processors on each other. The clock of the second machine also measures effects of the emulator's
+//! caches. For example, the loop in C takes longer if it formats a few numbers between two posts. A post then takes a
+//! few percent longer, although it executes the same instructions.
 
 #![allow(
     clippy::cast_precision_loss,
@@ -29,7 +31,7 @@ use anyhow::{Context, ensure};
 use verbatim_lab::machine::{BootOptions, Image, Machine, PAIR_SCRIPT, Share, console_log};
 use verbatim_lab::{build_binaries, build_c_programs};
 
-/// Upper bound of one measurement, on the busiest host.
+/// Timeout of one measurement, also on a busy host.
 const LIMIT: Duration = Duration::from_secs(120);
 const GOAL: Option<f64> = Some(1.2);
 
@@ -63,7 +65,7 @@ fn run() -> anyhow::Result<bool> {
     };
     let command = format!("{} --inside {} {rounds}", ours.display(), c.display());
 
-    // Counted time is the same in every run. Three runs show the equality, so `--pairs` does not apply.
+    // Counted time is the same in every run, so three runs suffice, and `--pairs` does not apply.
     let counted = boot(BootOptions::with_counted_time)?;
     let (mut p50, mut p99) = ratios(&counted, &command, 3)?;
     let counted_reached = ratio::report(

@@ -1,5 +1,5 @@
-//! Compares the speed on ibsim with a C loop over libibmad on the same simulator. Runs are interleaved. The bench
-//! prints the ratios.
+//! Compares the tester's speed on ibsim with that of a C loop over libibmad on the same simulator. Runs of both
+//! alternate. The bench prints the ratios.
 //!
 //! `cargo bench -p verbatim-tests --bench ibsim [-- --pairs N]`. Absolute numbers mean little on a shared machine, so
 //! the result is the median of the pairwise ratios.

@@ -22,7 +22,7 @@ use rate::{rate, report};
 use traffic::Traffic;
 
 const MIB: u64 = 1 << 20;
-/// Upper bound of the peak memory for the whole capture, divided by the peak memory for its first sixteenth.
+/// Limit of a ratio: peak memory after the whole capture, divided by peak memory after its first sixteenth.
 const FLAT: f64 = 1.1;
 
 fn main() -> ExitCode {

@@ -14,7 +14,7 @@ use verbatim_wire::{
 const PMTU: usize = 1024;
 const CONNECTIONS: u32 = 64;
 
-/// The packets of a pcap file with nanosecond timestamps.
+/// Generates the packets of a pcap file with nanosecond timestamps.
 pub(crate) struct Traffic {
     forth: Network,
     back: Network,

@@ -17,7 +17,7 @@ use verbatim_run::{RunId, now_ns};
 
 /// The test of all waiting and ended runs.
 const TEST: &str = "c14-017-lease-zero";
-/// Concurrent writer threads, so that the store's transactions are large.
+/// Number of concurrent writer threads. The store combines their changes into large transactions.
 const WRITERS: usize = 128;
 const DAY_NS: u64 = 24 * 3600 * 1_000_000_000;
 /// Number of owners among whom the leases and runs are divided.
@@ -36,7 +36,6 @@ pub(crate) struct Load {
     pub(crate) kept: usize,
 }
 
-/// Returns the name of a rig.
 pub(crate) fn rig(number: usize) -> String {
     format!("rig-{number:04}")
 }

@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, bail};
 
-/// A coordinator, and the client that loads it.
+/// A coordinator, and the client that puts load on it.
 pub(crate) struct Labgrid {
     _directory: tempfile::TempDir,
     coordinator: Child,

@@ -1,6 +1,6 @@
-//! A daemon of a large lab: 2,000 held rigs, 10,000 waiting runs, 200 watchers. The bench measures the time to create a
-//! lease and to list the rigs, and compares with labgrid's coordinator under the same load. It also measures the time
-//! to the first response of a daemon with 60,000 ended runs.
+//! A daemon of a large lab: 2,000 held rigs, 10,000 waiting runs, 200 watchers. The bench measures the time to
+//! create a lease and to list the rigs, and compares with labgrid's coordinator under the same load. The bench
+//! also measures the time to the first response of a daemon with 60,000 ended runs.
 //!
 //! `cargo bench -p verbatim-tests --bench leases [-- --program VERBATIMD] [--rigs N] [--queued N] [--watchers N]
 //! [--kept N] [--times N] [--labgrid ENVIRONMENT] [--strict]`. Blocks of both daemons are interleaved. `--labgrid`
@@ -29,11 +29,11 @@ use ratio::quantile;
 use verbatim_client::{Client, LeaseName};
 use verbatim_proto::v1::CreateLeaseRequest;
 
-/// Blocks of measurements; each is paired with a block of labgrid's.
+/// Number of blocks of measurements. Each block is paired with a block on labgrid's coordinator.
 const BLOCKS: usize = 5;
-/// Free rigs; a lease of a free rig is active at once.
+/// Number of free rigs. A lease of a free rig is active at once.
 const FREE: usize = 4;
-/// Watchers on one connection.
+/// Number of watchers that share a connection.
 const EACH: usize = 20;
 /// Duration of the measurement of the idle daemon's processor time.
 const REST: Duration = Duration::from_secs(2);

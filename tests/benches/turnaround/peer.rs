@@ -1,4 +1,4 @@
-//! The packet peer: a rig as the daemon opens it, with an agent whose device has memory only.
+//! The packet peer: a rig as the daemon opens it, with an agent that serves a fake device.
 
 use std::io::{Read as _, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};

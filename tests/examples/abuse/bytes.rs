@@ -20,7 +20,7 @@ const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
 /// Time that an attack waits for the daemon to end a connection. The attack then drops the connection.
 const PATIENCE: Duration = Duration::from_millis(300);
 const AT_ONCE: u64 = 16;
-/// Longest time for opening connections after the end of the attack's time.
+/// Time after the end of the attack in which the campaign may still open connections.
 const LONGEST: Duration = Duration::from_secs(60);
 
 trait Wire: AsyncRead + AsyncWrite + Unpin + Send {}
@@ -36,7 +36,8 @@ async fn door(house: &House, which: usize) -> std::io::Result<Box<dyn Wire>> {
     })
 }
 
-/// Repeats `once` until the time is over, several at a time. Adds up the requests that the repetitions report.
+/// Runs `once` again and again until `until`, several at a time. Adds up the numbers of requests that `once`
+/// returns.
 async fn repeatedly<F>(house: &Arc<House>, seed: u64, until: Instant, once: impl Fn(Arc<House>, Dice) -> F) -> Came
 where
     F: Future<Output = u64> + Send + 'static,

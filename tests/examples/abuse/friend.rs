@@ -14,7 +14,7 @@ use crate::house::{House, Takes, takes};
 /// Longest time of a response. A later response counts as missing.
 const WITHIN: Duration = Duration::from_secs(10);
 const EVERY: Duration = Duration::from_millis(20);
-/// Every request of this number uses a new connection.
+/// One of this many requests uses a new connection.
 const ANEW: usize = 50;
 
 /// The results of the friend's requests.

@@ -11,7 +11,7 @@ use verbatim_tests::reading;
 
 use crate::house::wait_for_line;
 
-/// The value of every field of every attribute that the tests change. The key is the field's name.
+/// Values by name: the fields of all attributes that the tests change, or the outcomes of tests.
 pub(crate) type Fields = BTreeMap<String, String>;
 
 /// Name endings of counters and of fields that the device changes by itself. These fields are not compared.

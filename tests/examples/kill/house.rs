@@ -30,8 +30,8 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Returns tests that take long enough for a kill in mid-run, and a short test for the queued runs. The long tests
-    /// of MADs change the device.
+    /// Returns tests that take long enough for a kill in mid-run, and a short test for the queued runs. The long
+    /// tests for `Model` and `Ibsim` change the device.
     pub(crate) fn tests(self) -> (&'static [&'static str], &'static str) {
         match self {
             Self::Model | Self::Ibsim => (
@@ -43,7 +43,6 @@ impl Kind {
     }
 }
 
-/// A process to kill.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Victim {
     Daemon,
@@ -177,7 +176,7 @@ impl House {
         serde_json::from_str(&text).with_context(|| format!("verbatim {arguments:?} printed {text:?}"))
     }
 
-    /// Waits until the rig has restored its device and runs nothing. Returns true if a restore had to be requested.
+    /// Waits until the device is restored and the rig is idle. Returns true if a restore had to be requested.
     fn wait_until_idle(&self) -> anyhow::Result<bool> {
         // There is no event for "idle", so poll the state. The bound is longer than any sound restore.
         let bound = Instant::now() + Duration::from_secs(240);
@@ -228,7 +227,7 @@ impl House {
             asked.push(run.trim().to_string());
         }
         std::thread::sleep(wait);
-        // The daemon may or may not have created the killed client's run; both are correct.
+        // The daemon may or may not have created the killed client's run. Both are correct.
         if victims.contains(&Victim::Client) {
             // The client may have ended already; that is fine.
             let _ = client.kill();
@@ -303,7 +302,6 @@ impl House {
         Ok(came)
     }
 
-    /// Returns all runs by name.
     fn runs(&self) -> anyhow::Result<BTreeMap<String, Value>> {
         let listed = self.json(&["runs", "--all", "--json"])?;
         let runs = listed["runs"].as_array().context("a list of runs")?;
@@ -411,7 +409,7 @@ impl House {
         read().or_else(|_| read()).or_else(|_| read())
     }
 
-    /// Ends the daemon as a service manager would.
+    /// Ends the daemon with SIGTERM, as a service manager would.
     pub(crate) fn close(mut self) -> anyhow::Result<()> {
         if let Some(mut daemon) = self.daemon.take() {
             Command::new("kill").arg(daemon.id().to_string()).status()?;

@@ -1,8 +1,8 @@
-//! The campaign `kill`: sends SIGKILL to one or several of daemon, worker, client, restore and agent at random
-//! instants, while tests change a device and runs wait. The devices are the device model as a process, ibsim, and a
-//! Python device that shares a process with its agent. After the next start the campaign checks that every restorable
-//! field has its original value, and that the daemon serves the next test. Each run must exist once. An interrupted run
-//! must have ended with ERROR, a cause and its record.
+//! The campaign `kill`: sends SIGKILL to one or several processes at random instants, while tests change a device
+//! and runs wait. The processes are daemon, worker, client, restore and agent. The devices are the device model as
+//! a process, ibsim, and a Python device that shares a process with its agent. After the next start the campaign
+//! checks that every restorable field has its original value, and that the daemon serves the next test. Each run
+//! must exist once. An interrupted run must have ended with ERROR, a cause and its record.
 //!
 //! `cargo xtask campaign kill --times N --jobs J`. The last line has the counts. The exit code is 0 if every check
 //! passed.

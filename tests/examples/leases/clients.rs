@@ -69,7 +69,7 @@ pub(crate) struct Wanted {
     pub(crate) models: Vec<String>,
 }
 
-/// Runs one client, which performs its share of the operations in `left`.
+/// Runs one client. `left` is the number of operations that remain for all clients together.
 pub(crate) async fn client(wanted: Wanted, number: u64, seed: u64, left: Arc<AtomicU64>) -> Told {
     let channel = channel(&wanted.socket);
     let leases = LeaseServiceClient::new(channel.clone());

@@ -20,7 +20,7 @@ pub(crate) const RIGS: usize = 4;
 /// Upper bound for the start of a sound daemon. A worker of the previous daemon may still be restoring a device.
 const SERVES_WITHIN: Duration = Duration::from_secs(200);
 
-/// State of the connection between a daemon and the database. The campaign carries the bytes between them.
+/// State of the connection between a daemon and the database. The campaign forwards the bytes between them.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Cable {
     /// The connection carries all bytes.

@@ -1,6 +1,7 @@
-//! The campaign `leases`: several clients create, renew and end leases and run tests on rigs of one daemon, or of three
-//! daemons that share one PostgreSQL. Meanwhile the campaign kills and restarts daemons, cuts daemons off from the
-//! database, or kills the database. Then the campaign checks the stored history and each device.
+//! The campaign `leases`: several clients create, renew and end leases, and run tests on rigs. The rigs belong to
+//! one daemon, or to three daemons that share one PostgreSQL. Meanwhile the campaign kills and restarts daemons,
+//! cuts daemons off from the database, or kills the database. Then the campaign checks the stored history and each
+//! device.
 //!
 //! `cargo xtask campaign leases --ops N [--store postgres]`. The last line has the counts. The exit code is 0 if every
 //! check passed.
@@ -74,7 +75,7 @@ async fn hold(house: &mut House, operations: u64, seed: u64, mishaps: u64) -> an
     }
     let (mut dice, mut count) = (Dice::of(seed, u64::MAX), [0; 6]);
     for mishap in 0..mishaps {
-        // Inject the faults at even shares of the operations.
+        // Inject the faults at equal distances among the operations.
         let next = operations - operations * (mishap + 1) / (mishaps + 1);
         while left.load(Ordering::Relaxed) > next {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -105,7 +106,7 @@ async fn hold(house: &mut House, operations: u64, seed: u64, mishaps: u64) -> an
     Ok(checked.sound && altered == 0)
 }
 
-/// Injects a random fault and repairs it; returns the kind of fault.
+/// Injects a random fault and repairs it. Returns the number of the fault.
 async fn befall(house: &mut House, dice: &mut Dice) -> anyhow::Result<usize> {
     let which = dice.below(house.hosts.len());
     let what = if house.database.is_some() { dice.below(6) } else { 0 };

@@ -1,7 +1,7 @@
-//! The campaign `link`: makes sound packets for random ports, damages each packet in up to three ways, and compares two
-//! verdicts on the packet. The judge is the catalogue's link-layer check. The device is the reference device's link
-//! layer. Both were written independently. They must agree on the possible outcomes of each packet, and on the counter
-//! if the judge names a counter.
+//! The campaign `link`: makes sound packets for random ports, damages each packet in up to three ways, and
+//! compares two verdicts on the packet. The judge is the oracle's link-layer check. The device is the reference
+//! device's link layer. Both were written independently. They must agree on the possible outcomes of each packet.
+//! If the judge names a counter, they must also agree on the counter.
 //!
 //! `cargo xtask campaign link --packets 10000000`. The last line has the counts. The exit code is 1 when judge and
 //! device disagree on any packet, and 2 when the campaign could not begin. The campaign shows each kind of disagreement

@@ -9,7 +9,7 @@ use crate::case::Case;
 use crate::compare::{Disagreement, May, Opinions, reasons};
 use crate::shrink::shrink;
 
-/// Most kinds of disagreement that the campaign shows.
+/// Largest number of kinds of disagreement that the campaign shows.
 const SHOWN: usize = 20;
 
 /// Counts of a campaign, or of one thread.

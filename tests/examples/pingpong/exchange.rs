@@ -1,8 +1,8 @@
 //! The messages: the client sends, and the server responds to each message.
 //!
-//! `ibv_rc_pingpong` has one buffer for receiving and sending, so it sends our last message back. This program compares
-//! the bytes and thereby checks both directions. Only the first message of an `ibv_rc_pingpong` client has other
-//! contents.
+//! `ibv_rc_pingpong` has one buffer for receiving and sending, so it sends our last message back. This program
+//! compares the bytes of the returned message, and thereby checks both directions. The first message of an
+//! `ibv_rc_pingpong` client is different: all its bytes are `FIRST`.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -35,7 +35,6 @@ pub(crate) struct Exchange {
     pub(crate) starts: bool,
 }
 
-/// Counts of the exchange.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     /// Completed sends.
@@ -68,7 +67,6 @@ impl fmt::Display for Counts {
 }
 
 impl Exchange {
-    /// Runs the exchange.
     pub(crate) fn run(&self, station: &mut Station) -> anyhow::Result<Counts> {
         let mut counts = Counts::default();
         let mut posted = 0;
@@ -155,7 +153,7 @@ impl Exchange {
     }
 }
 
-/// Returns the bytes of our message `number`. The bytes depend on the place in the packet, the packet and the message.
+/// Returns the bytes of our message `number`. Each byte depends on its offset in the message and on `number`.
 fn pattern(number: u32, size: u32) -> Vec<u8> {
     (0..size)
         .map(|at| (at ^ (at >> 8) ^ number).to_le_bytes()[0].wrapping_mul(31))

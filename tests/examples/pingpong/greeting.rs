@@ -16,7 +16,6 @@ pub(crate) struct Greeting {
 }
 
 impl Greeting {
-    /// Encodes the greeting.
     pub(crate) fn line(&self) -> Vec<u8> {
         let gid = u128::from_be_bytes(self.gid.0);
         let line = format!("{:04x}:{:06x}:{:06x}:{gid:032x}\0", self.lid, self.qpn, self.psn);

@@ -14,7 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Interval between polls of the TCP connection. The model handles frames between polls.
 const SLICE: Duration = Duration::from_millis(1);
 
-/// A TCP connection before or after its establishment.
+/// The TCP connection of the handshake. `stream` is `None` until the connection is established.
 #[derive(Debug)]
 pub(crate) struct Handshake {
     host: Option<String>,
@@ -78,7 +78,7 @@ impl Handshake {
         Greeting::read(&line)
     }
 
-    /// Sends a few bytes. They fit into the buffer of a new connection.
+    /// Sends a few bytes. They always fit into the send buffer of a new connection.
     pub(crate) fn say(&mut self, words: &[u8]) -> anyhow::Result<()> {
         let stream = self.stream.as_mut().context("not connected")?;
         stream.write_all(words).context("talking to the other side")

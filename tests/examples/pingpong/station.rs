@@ -5,7 +5,8 @@ use std::time::Duration;
 use verbatim_device::rc::{Adapter, AdapterProfile, Completion};
 use verbatim_hw::ether::{EtherError, PacketSocket, now};
 
-/// Longest delay of a frame that the other side still waits for.
+/// At the end of the program, timers that expire within this time still run: the other side may wait for their
+/// frames.
 const HOLD_BACK: Duration = Duration::from_millis(100);
 
 /// An adapter and its packet socket.
@@ -13,9 +14,7 @@ const HOLD_BACK: Duration = Duration::from_millis(100);
 pub(crate) struct Station {
     socket: PacketSocket,
     pub(crate) adapter: Adapter,
-    /// Received frames.
     pub(crate) frames_in: u64,
-    /// Sent frames.
     pub(crate) frames_out: u64,
 }
 

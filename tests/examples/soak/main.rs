@@ -17,7 +17,7 @@ use verbatim_lab::{LAB_PROFILE, ServiceLab, build_packages};
 const LIMIT: Duration = Duration::from_secs(600);
 /// Largest number of samples of the daemon's resources.
 const LOOKS: u32 = 40;
-/// The least number of looks. On a busy host they take longer than asked for.
+/// Smallest number of samples. On a busy host a sample takes longer, so there may be fewer than [`LOOKS`].
 const LEAST_LOOKS: usize = 8;
 /// Allowed growth of memory in MiB between the second and the last quarter of the time, in addition to 10 %. An
 /// allocator may cause this growth without a leak.
@@ -153,7 +153,7 @@ fn campaign() -> anyhow::Result<bool> {
     let begun = Instant::now();
     let whole = Duration::from_secs(seconds);
     let mut seen = Vec::new();
-    // A look takes longer on a busy host. Fewer looks than these do not show whether the memory grows.
+    // On a busy host a sample takes longer. Fewer than [`LEAST_LOOKS`] samples do not show whether memory grows.
     while begun.elapsed() < whole || seen.len() < LEAST_LOOKS {
         thread::sleep(whole / LOOKS);
         let now = look(&lab)?;

@@ -1,6 +1,7 @@
-//! Defects in a device model at the far end of a cable. The campaign takes the defects that qualification with hardware
-//! rules kills by management tests on the virtual rig. A test kills a defect if the test fails because of the defect.
-//! In the machine, at least one of these tests must kill the defect as well.
+//! Runs management tests against device models with a defect, at the far end of a cable of the machine. A test
+//! kills a defect if the test fails because of the defect. The campaign takes each defect that a management test
+//! kills when `verbatim qualify` runs with the rules of hardware. In the machine, at least one of the same tests
+//! must kill the defect too.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::process::Command;
@@ -16,8 +17,8 @@ use crate::{House, run};
 /// Patterns of the management tests.
 const TESTS: [&str; 3] = ["c13-*", "c14-*", "c16-*"];
 
-/// The test that sends 65,532 values, the values that find most defects first. Several of these tests at once would
-/// keep the machine busy for half an hour.
+/// This test sends 65,532 values, first the values that find most defects. Several of these tests at once would keep
+/// the machine busy for half an hour, so tests that run in parallel send only 200 values.
 const SWEEP: &str = "c14-024-vl-arbitration-ca";
 
 /// Tries all cases, `jobs` at a time. Each port of the adapter runs one case at a time. Returns the surviving cases.
@@ -38,7 +39,7 @@ fn wave(lab: &mut VibLab, cases: Vec<Case>, is_swept: bool, jobs: u8) -> anyhow:
         }
         let (port, said) = next_end(lab)?;
         let (mut case, killer) = under_way.remove(&port).context("a job that was not begun")?;
-        // One test that fails for the defect is enough.
+        // One test that kills the defect is enough.
         if fails(&said, &case.statement) {
             eprintln!("vib campaign: {} dies", case.name);
             free.push(port);
@@ -119,7 +120,7 @@ fn outcome(said: &str) -> String {
     format!("{} {} {}", text("test"), text("outcome"), text("reason"))
 }
 
-/// Most ports of the adapter that OpenSM can serve.
+/// Largest number of the adapter's ports that OpenSM can serve.
 const OPENSM_PORTS: u8 = 2;
 
 /// Defects that survive on this rig, with the reason.
@@ -224,7 +225,8 @@ impl House<'_> {
         let defects = qualified["qualifications"][0]["defects"]
             .as_array()
             .context("a qualification without defects")?;
-        // Leave out defects of other layers, and defects that need a test parameter to be killed, which takes hours.
+        // Leave out defects of other layers. Also leave out defects that only a test with a parameter kills: such
+        // tests take hours.
         let of_management = |case: &&Value| {
             let is_known = Defect::ALL.iter().any(|defect| case["name"] == defect.name());
             is_known && case["set"].is_null() && case["killed_by"].as_array().is_some_and(|by| !by.is_empty())

@@ -13,7 +13,8 @@ use crate::{House, run};
 /// Tests that change the device throughout their run: an M_Key with protection, tables, PortInfo.
 const TESTS: [&str; 3] = [
     "c14-016-set-protect-2",
-    // All 65,532 values take minutes on a busy machine. If OpenSM is the victim, the test runs to its end.
+    // With all 65,532 values this test would take minutes on a busy machine. If OpenSM is the victim, the test
+    // runs to its end.
     "c14-024-vl-arbitration-ca --set illegal_parts=8000",
     "c14-024-port-info-rw",
 ];
@@ -30,7 +31,6 @@ const PROCESSES: &str = r#"of() {
     done
 }"#;
 
-/// A process to kill.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Victim {
     Worker,
@@ -39,14 +39,12 @@ enum Victim {
     OpenSm,
 }
 
-/// Counts of the kills.
 pub(crate) struct Killed {
     pub(crate) times: u64,
     pub(crate) interrupted: u64,
 }
 
 impl House<'_> {
-    /// Performs `times` kills.
     pub(crate) fn kills(&mut self, times: u64, dice: &mut Dice) -> anyhow::Result<Killed> {
         let mut killed = Killed { times, interrupted: 0 };
         let mut left = times;

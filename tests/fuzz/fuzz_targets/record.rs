@@ -26,7 +26,7 @@ fuzz_target!(|bytes: &[u8]| {
         }
         let _ = verbatim_catalog::judge(entries);
     }
-    // Judge the entries without the trailer, which the fuzzer seldom finds.
+    // Judge the entries without a trailer too, because the fuzzer seldom makes a valid trailer.
     let mut entries = Vec::new();
     let mut rest = bytes;
     while let [length, more @ ..] = rest {

@@ -30,7 +30,7 @@ pub enum CProgramError {
         source_file: PathBuf,
         /// The header or library.
         missing: String,
-        /// Debian's package of it.
+        /// The Debian package that contains the header or library.
         package: &'static str,
     },
     /// The compiler rejected the source.

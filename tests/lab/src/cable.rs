@@ -19,8 +19,8 @@ const LENGTH: usize = 2;
 /// Buffer size in bytes. The messages of the model are shorter.
 const LONGEST: usize = 8192;
 
-/// A socket that listens for machines. Each connection gets a cable to the model, which ends with the machine. Messages
-/// to a model that has exited are lost, as on a cable with an unplugged far end.
+/// A socket that listens for machines. Each connection gets a cable to the model. The cable ends with the machine.
+/// Messages to a model that has exited are lost, as on a cable with an unplugged far end.
 #[derive(Debug)]
 pub(crate) struct Socket {
     path: PathBuf,

@@ -97,7 +97,6 @@ pub fn run_in_ibsim(command: &[OsString]) -> anyhow::Result<u8> {
     run_beside(command, Some(daemon), &signal)
 }
 
-/// Checks that there is a command.
 pub(super) fn check(command: &[OsString], lab: &str) -> anyhow::Result<()> {
     if command.is_empty() {
         bail!("a command is missing: `cargo xtask lab {lab} -- COMMAND…`, for example `-- verbatim run`");

@@ -21,7 +21,7 @@ use crate::{
     rig_text::quoted,
 };
 
-/// Two adapters with one port each, cabled together.
+/// Topology of two adapters with one port each, cabled together.
 pub const TWO_ADAPTERS: &str = "Hca 1 \"A\"\n[1] \"B\"[1]\n\nHca 1 \"B\"\n[1] \"A\"[1]\n";
 
 /// The last socket that ibsim binds. ibsim prints "simulator ready" before it binds any socket, so the lab waits for
@@ -39,7 +39,7 @@ pub enum LabError {
     NotInstalled {
         /// The missing program or file, and where the lab looked for it.
         missing: String,
-        /// The command line that installs it.
+        /// The command line that installs the missing program or file.
         remedy: String,
     },
     /// The simulator did not start.
@@ -99,7 +99,7 @@ impl IbsimLab {
     ///
     /// # Errors
     ///
-    /// Same as [`IbsimLab::start`].
+    /// [`LabError::NotInstalled`] with the line that installs ibsim; other errors when ibsim does not start.
     pub fn start_with(topology: &str) -> Result<IbsimLab, LabError> {
         let program = program("ibsim").ok_or_else(|| LabError::NotInstalled {
             missing: "the program ibsim (looked for it on the PATH)".to_owned(),
@@ -133,7 +133,7 @@ impl IbsimLab {
         Ok(lab)
     }
 
-    /// Returns the directory of this lab's files. The lab removes it when dropped.
+    /// Returns the directory of this lab's files. Dropping the lab removes the directory.
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }

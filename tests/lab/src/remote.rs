@@ -75,7 +75,7 @@ fn until(what: &str, holds: impl Fn() -> anyhow::Result<bool>) -> anyhow::Result
     Ok(())
 }
 
-/// Returns the command for a machine.
+/// Returns a command that runs in the machine's namespace.
 fn on(machine: &Process, command: &[&str]) -> Command {
     let mut on = Command::new("nsenter");
     on.arg(format!("--net=/proc/{}/ns/net", machine.pid)).args(command);

@@ -7,8 +7,8 @@ use crate::machine::DataSockets;
 /// The path from the tester to the device under test.
 #[derive(Clone, Debug)]
 pub(super) enum Rig<'a> {
-    /// The tester sends its own packets through the machine's data cable. It reaches the agent through a TCP port of
-    /// this host that is forwarded into the machine.
+    /// The tester sends its own packets through the machine's data cable. The tester reaches the agent through a
+    /// TCP port of this host, which QEMU forwards into the machine.
     Packet {
         sockets: &'a DataSockets,
         agent: SocketAddr,

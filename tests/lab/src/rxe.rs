@@ -93,7 +93,7 @@ impl RxeLab {
         &mut self.machine
     }
 
-    /// Returns the directory of this lab's files. The lab removes it when dropped.
+    /// Returns the directory of this lab's files. Dropping the lab removes the directory.
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }
@@ -127,10 +127,10 @@ impl RxeLab {
 /// Puts the agent into the share, with new certificates.
 fn put_agent(share: &Share, binaries: &Path, pki: &Path) -> anyhow::Result<()> {
     let mut init = Command::new(binaries.join("verbatim"));
-    // The certificates are for localhost, because the tester reaches the agent there.
+    // The certificates are for localhost, because the tester connects to the agent at localhost.
     init.args(["pki", "init"]).arg(pki).stdout(std::process::Stdio::null());
     run("making the lab's certificates", &mut init)?;
-    // The share gets no key of the tester.
+    // Keep the tester's key out of the share.
     for name in ["ca.pem", "server.pem", "server-key.pem"] {
         let path = pki.join(name);
         let content = fs::read(&path).with_context(|| format!("reading {}", path.display()))?;

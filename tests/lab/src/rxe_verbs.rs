@@ -43,7 +43,7 @@ impl RxeVerbsLab {
     ///
     /// # Errors
     ///
-    /// Same as [`super::RxeLab::start`].
+    /// The errors of [`super::RxeLab::start`].
     pub fn start(binaries: Option<&Path>) -> anyhow::Result<RxeVerbsLab> {
         let image = Image::ensure()?;
         let share = Share::new()?;

@@ -61,7 +61,7 @@ impl ServiceLab {
     ///
     /// # Errors
     ///
-    /// Same as [`ServiceLab::start`].
+    /// The errors of [`ServiceLab::start`].
     pub fn with_hardware(packages: &[PathBuf], binaries: &Path) -> anyhow::Result<Self> {
         let options = VibOptions {
             ports: PORTS,
@@ -133,7 +133,7 @@ impl ServiceLab {
     ///
     /// # Errors
     ///
-    /// Same as [`Machine::run`].
+    /// The errors of [`Machine::run`].
     pub fn run(&self, command: &str, limit: Duration) -> Result<Ran, MachineError> {
         self.machine.run(command, limit)
     }

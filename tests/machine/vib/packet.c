@@ -51,7 +51,7 @@ static u16 vcrc(const u8 *packet, size_t length)
 	return ~crc;
 }
 
-/* Computes the ICRC. The fields that a switch or router may change count as ones. */
+/* Computes the ICRC. Fields that a switch or router may change are replaced by ones. */
 static u32 icrc(const u8 *packet, size_t length)
 {
 	bool global = (packet[1] & 3) == LNH_GLOBAL;

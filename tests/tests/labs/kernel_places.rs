@@ -54,7 +54,7 @@ fn unanswered_requests_leave_kernel_room() {
     let [written, back, at_most] = counted(&said)[..] else {
         panic!("{said}");
     };
-    // The kernel frees a slot after a timeout, so on a busy host some slots are occupied longer.
+    // A slot becomes free only after a timeout, later on a busy host. At no time may more slots be occupied.
     let bears = at_most <= THE_KERNEL_SENDS;
     assert!(
         written >= 1000 && back >= 900 && bears,

@@ -14,7 +14,6 @@ use verbatim_tests::{axe, browser};
 /// The kinds of tests. Each kind has a record with a PASS and a record with a FAIL.
 const KINDS: [&str; 5] = ["management", "services", "transport", "verbs", "link"];
 
-/// Unpacks the examples.
 fn examples() -> TempDir {
     unpack(&root().join("docs/examples/bundles/bundles.tar.gz"))
 }

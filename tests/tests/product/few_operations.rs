@@ -145,7 +145,7 @@ fn rows_without_a_packet_do_not_pass() {
         let parameters = [("row", row), ("keep", 3)];
         let Judged { verdict, entries, .. } = run(test("c09-matrix-refused"), &[], 3, &parameters);
         let outcome = verdict.outcome();
-        // The first queue pair shows the habits of the retry timer.
+        // Earlier queue pairs measure the retry timer. The last queue pair belongs to the row.
         let created = |entry: &Entry| match entry {
             Entry::VerbsAsked(asked) => matches!(asked.command, Command::CreateQp(_)),
             _ => false,
@@ -191,8 +191,8 @@ fn finds_defects_in_supported_operations() {
         let mut of_it = tests().filter(|test| test.statements.contains(&defect.statement()));
         of_it.any(|test| run(test, &[defect], 3, &[]).verdict.outcome() == Outcome::Fail)
     };
-    // Try a sample. It depends on names only, so that new defects do not change the sample. `qualify` tries all defects
-    // on a device with all operations.
+    // Try a sample. The sample depends on names only, so that new defects do not change it. `qualify` tries all
+    // defects on a device with all operations.
     let is_asked = |defect: &RcDefect| defect.name().bytes().map(u32::from).sum::<u32>() % 3 == 0;
     let wanted = RcDefect::ALL.iter().copied().filter(|defect| !may_be_hidden(*defect));
     let hidden: Vec<&str> = wanted

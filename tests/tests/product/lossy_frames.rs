@@ -12,8 +12,8 @@ use verbatim_tester::{Arrival, Need, Rig, RigInfo, Step, Stimulus, Test};
 use verbatim_tests::judged;
 use verbatim_wire::MKey;
 
-/// A run loses one frame. For frames below this number, there is a run for each frame; after that, for every 19th
-/// frame.
+/// Each run loses one frame: the first run loses frame 1, the next run frame 2, and so on. From this number on, the
+/// runs lose only every 19th frame.
 const SINGLY: usize = 60;
 
 /// Tests that send a packet without effect on a conforming device. The loss of the packet also has no effect.
@@ -80,7 +80,7 @@ fn judged(test: &'static Test, rig: &mut dyn Rig) -> Verdict {
 fn one_lost_frame_fails_no_adapter() {
     let mut failed = BTreeSet::new();
     for test in tests_of(Need::Packets) {
-        // The longest tests repeat the same exchange hundreds of times.
+        // The longest tests repeat the same exchange hundreds of times, so do not lose every later frame.
         for lost in (1..SINGLY).chain((SINGLY..).step_by(19)) {
             let rig = VirtualRig::new(Profile::full().vary(3), &[]);
             let mut rig = Lossy { rig, passed: 0, lost };

@@ -324,8 +324,8 @@ fn foreign_violation_counts_fail_no_test() {
 
 #[test]
 fn foreign_traffic_fails_no_device() {
-    // Each response shows a higher count than the test Set, because of other hosts' traffic and errors, and of the
-    // link.
+    // Each response shows a higher count than the test Set, as if other hosts' traffic or link errors had been
+    // counted.
     for (name, by) in [
         ("PortXmitData", 100_000),
         ("PortRcvPkts", 30_000),

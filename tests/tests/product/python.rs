@@ -8,7 +8,7 @@ use verbatim_lab::workspace::root;
 use verbatim_tests::product::{Place, Running, programs};
 use verbatim_tests::python;
 
-/// Three times the duration on two idle cores (189 s). The tests wait for Python devices in real time.
+/// Longest time of the tests, on the busiest host. The tests wait for Python devices in real time.
 const LIMIT: Duration = Duration::from_secs(1800);
 
 #[test]

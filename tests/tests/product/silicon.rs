@@ -1,4 +1,4 @@
-//! Models of adapters on the market. One test must report each deviation, and name the setting.
+//! Models of adapters on the market. For each deviation one test fails, and names the adapter's setting.
 
 use verbatim_catalog::TESTS;
 use verbatim_device::rc::AdapterChoices;

@@ -190,7 +190,6 @@ fn coverage(options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Inspects altered captures.
 fn inspect(options: &Options) -> anyhow::Result<()> {
     let (times, binaries) = (options.times_or(20_000).to_string(), build_binaries()?);
     let arguments: [&OsStr; 4] = [
@@ -231,7 +230,7 @@ fn leases(options: &Options) -> anyhow::Result<()> {
 
 /// Sends damaged packets.
 ///
-/// The catalogue's judge of the link layer and the reference device have separate checks; their results must agree.
+/// The oracle and the reference device have separate checks of the link layer, whose results must agree.
 fn link(options: &Options) -> anyhow::Result<()> {
     let packets = options.times_or(10_000_000).to_string();
     example("link_campaign", ["--packets".as_ref(), packets.as_ref()], options)

@@ -93,7 +93,7 @@ impl Options {
         Ok(&self.about)
     }
 
-    /// Returns the words of the name.
+    /// Returns the words of the name, or an error if the name is invalid.
     fn words(&self) -> anyhow::Result<Vec<&str>> {
         let is_word = |word: &&str| {
             let mut letters = word.bytes();

@@ -13,7 +13,7 @@ const SHORT: [(&str, &str); 7] = [
     ("c04", "c04-dlid-lmc"),
     ("c07", "c07-link-version"),
     ("c08", "c08-link-grh"),
-    // Both sides send requests on one connection.
+    // In this test both sides send requests on one connection.
     ("c09", "c09-address-vector"),
     ("c13", "c14-024-node-type"),
     ("c14", "c14-024-node-type"),

@@ -148,8 +148,8 @@ fn names(text: &str) -> BTreeSet<&str> {
     words.filter(|word| word.contains('-')).collect()
 }
 
-/// A file that lists all tests or defects would have to change for each new test or defect. Outcomes have defaults, and
-/// counts are derived.
+/// A file that lists all tests or defects would have to change for each new test or defect. Files of expected
+/// outcomes therefore rely on defaults, and counts are computed.
 #[test]
 fn no_file_lists_the_tests_or_the_defects() {
     let read = |file: &str| fs::read_to_string(root().join(file)).unwrap_or_default();

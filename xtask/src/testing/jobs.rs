@@ -115,8 +115,8 @@ pub(super) fn all(programs: &[Program]) -> anyhow::Result<Vec<Job>> {
     Ok(jobs)
 }
 
-/// Groups tests by the module of their slice. The slice with the longest matching path counts. Other tests are under
-/// the empty name.
+/// Groups tests by the module of their slice. A test belongs to the slice with the longest matching path. Tests
+/// outside all slices are under the empty name.
 fn by_module<'s>(tests: Vec<String>, slices: &[&'s Slice]) -> BTreeMap<&'s str, Vec<String>> {
     let mut modules: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for test in tests {

@@ -33,11 +33,11 @@ impl Program {
         command
     }
 
-    /// Returns the names of its tests.
+    /// Returns the names of the program's tests.
     ///
     /// # Errors
     ///
-    /// Returns an error when the program does not list them.
+    /// Returns an error when the program does not list its tests.
     pub(super) fn tests(&self) -> anyhow::Result<Vec<String>> {
         let output = self
             .command()

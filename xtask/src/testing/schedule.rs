@@ -34,7 +34,6 @@ impl Job {
     }
 }
 
-/// A running job.
 struct Running {
     job: Job,
     child: Child,

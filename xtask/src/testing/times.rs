@@ -15,9 +15,9 @@ const LONGEST: usize = 10;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Row {
     pub(super) name: String,
-    /// Time from its start to its end.
+    /// Time from the start of the step to its end.
     pub(super) wall: Duration,
-    /// Processor time of its process and of all children that it waited for.
+    /// Processor time of the step's process and of all children that the process waited for.
     pub(super) cpu: Duration,
     pub(super) passed: u64,
     pub(super) broken: u64,
@@ -68,7 +68,7 @@ fn processor_time(stat: &str, ticks_per_second: u32) -> Option<Duration> {
 #[derive(Clone, Debug)]
 pub(super) struct Table {
     pub(super) rows: Vec<Row>,
-    /// Time from its start to its end.
+    /// Time from the start of the run to its end.
     pub(super) wall: Duration,
 }
 

@@ -71,7 +71,7 @@ fn list(names: &[&str]) -> String {
     }
 }
 
-/// Formats the pairs of a test with rows. Infeasible pairs are counted by their reason; `--json` lists them.
+/// Formats the number of feasible pairs of conditions, and the number of infeasible pairs for each reason.
 fn rows_in_words(rows: &Rows) -> String {
     let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
     for infeasible in &rows.infeasible {

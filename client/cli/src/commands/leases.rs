@@ -172,7 +172,7 @@ pub(crate) fn reserve(arguments: &Reserve, place: &Place) -> anyhow::Result<Exit
     })
 }
 
-/// Waits for a rig. Ends the lease if no rig is free in time, or on a signal.
+/// Waits for a rig. Ends the lease if no rig is free in time, or if a signal arrives.
 async fn waited_for(client: &Client, lease: v1::Lease, arguments: &Reserve) -> anyhow::Result<v1::Lease> {
     let name: LeaseName = lease.name.parse()?;
     let at_most = wait_at_most(arguments.wait_at_most, arguments.no_wait);
@@ -195,7 +195,8 @@ pub(crate) fn wait_at_most(given: Option<Lasts>, no_wait: bool) -> Option<Durati
 /// Waits until the lease has a rig. Prints the reason of the wait each time it changes.
 ///
 /// # Errors
-/// When the lease has no rig after `at_most`, unless only the check of the device is still outstanding.
+/// When the lease has no rig after `at_most`. The limit does not apply while the lease waits only for the check of
+/// its device.
 pub(crate) async fn until_it_has_a_rig(
     client: &Client,
     lease: v1::Lease,

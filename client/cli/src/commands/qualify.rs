@@ -92,8 +92,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 }
 
 /// Returns a line for each test with a column for each set of rules, then the problems, then a line for each set of
-/// rules. If `chosen` is true, the user selected tests. The text then lists the defects that each test catches, instead
-/// of the number of survivors.
+/// rules. `chosen` means that the user selected tests. The text then lists the defects that each test catches, and
+/// has no number of survivors.
 fn words(all: &[Qualification], chosen: bool) -> String {
     let mut out = String::new();
     for (place, test) in all[0].tests.iter().enumerate() {

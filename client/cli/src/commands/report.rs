@@ -116,7 +116,7 @@ pub(crate) fn run(arguments: &Arguments, place: impl Fn() -> anyhow::Result<Plac
     Ok(ExitCode::SUCCESS)
 }
 
-/// Judges the named earlier runs again.
+/// Judges the earlier runs of `--before` again.
 fn given_before(named: &[String], place: impl Fn() -> anyhow::Result<Place>) -> anyhow::Result<Vec<Past>> {
     named
         .iter()
@@ -146,7 +146,7 @@ fn kept_before(run: &v1::RunInfo, count: u16, place: &Place) -> anyhow::Result<V
             if !listed.info.as_ref().is_some_and(earlier) {
                 continue;
             }
-            // The list has no measured values.
+            // A listed run has no measured values.
             let whole = client.get_run(&listed.name.parse()?).await?;
             past.extend(whole.info.map(|info| Past {
                 run: info,
@@ -169,7 +169,7 @@ fn write(file: &Path, text: &str) -> anyhow::Result<()> {
         _ => Path::new("."),
     };
     let written = || -> std::io::Result<()> {
-        // The user chose the file's name, so leave its permissions to the umask.
+        // The default mode 0600 of a temporary file is too strict here. With 0666, the umask decides.
         let readable = std::fs::Permissions::from_mode(0o666);
         let mut part = tempfile::Builder::new()
             .prefix(".report-")

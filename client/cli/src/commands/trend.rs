@@ -84,7 +84,7 @@ async fn kept(client: Client, arguments: &Arguments) -> anyhow::Result<Vec<v1::R
     let listed = client.list_runs(&filter, i32::from(arguments.last), "").await?.runs;
     let mut runs = Vec::new();
     for listed in listed.iter().rev() {
-        // The list has no measured values.
+        // A listed run has no measured values.
         let mut run = client.get_run(&listed.name.parse()?).await?;
         run.verdicts
             .retain(|verdict| wanted.is_empty() || wanted.contains(&verdict.test));
@@ -109,7 +109,8 @@ fn trend(runs: &[v1::Run]) -> BTreeMap<String, Vec<Point>> {
     tests
 }
 
-/// Formats a line such as `TEST  16.35: 3 PASS, 1 FAIL | 16.36: 2 PASS`. Counts equal outcomes in sequence.
+/// Formats a line such as `TEST  16.35: 3 PASS, 1 FAIL | 16.36: 2 PASS`. Each number counts consecutive runs with
+/// equal outcomes.
 fn line(test: &str, points: &[Point]) -> String {
     let mut parts: Vec<String> = Vec::new();
     for of_version in points.chunk_by(|one, other| one.version == other.version) {
@@ -122,7 +123,7 @@ fn line(test: &str, points: &[Point]) -> String {
     format!("{test:<34} {}\n", parts.join(" | "))
 }
 
-/// Formats the values that changed between runs, in sequence.
+/// Lists each measured value that changed, with its successive values.
 fn changed(points: &[Point], wanted: bool) -> String {
     if !wanted {
         return String::new();

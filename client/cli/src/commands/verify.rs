@@ -8,9 +8,9 @@ use verbatim_run as run;
 
 use crate::{exit, print};
 
-/// Exit code if all judged records have the verdict of the run, but a record could not be judged again.
+/// Exit code if a record could not be judged again, and all other records have the verdicts of the run.
 const UNDECIDED: u8 = 4;
-/// Exit code if a verdict differs from that of the run.
+/// Exit code if a verdict differs from the run's verdict.
 const DIFFERS: u8 = 1;
 
 /// Check that a record is whole and unaltered, and judge it again.

@@ -16,7 +16,7 @@ fn cause(of: Cause) -> Option<Cause> {
     (of != Cause::Unspecified).then_some(of)
 }
 
-/// A run that ended at a daemon. If the daemon has no report, the report contains what the daemon knows.
+/// A run that ended at a daemon. If the daemon has no report, the report contains only the daemon's own data.
 #[derive(Debug)]
 pub(crate) struct Ended {
     /// The report to print, and for the exit code.
@@ -42,7 +42,7 @@ pub(crate) fn ended(run: &v1::Run) -> Ended {
         )
     };
     let mut json = json!(report);
-    // The report contains only the tests. The daemon also knows failures of the run outside its tests.
+    // The report contains only results of tests. The daemon also knows failures of the run outside its tests.
     let tells_more = worst > Some(report.run.outcome()) || !whole;
     let reason = if tells_more { run.reason.clone() } else { String::new() };
     if let (true, Some(of_run)) = (tells_more, json.get_mut("run").and_then(Value::as_object_mut)) {

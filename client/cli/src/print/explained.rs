@@ -174,8 +174,8 @@ const EVIDENCE: usize = 3;
 /// Order of findings: failed checks before undecided ones.
 const FAILED_FIRST: [bool; 2] = [true, false];
 
-/// Formats findings without repetition. Equal findings appear once with their count. Of findings that differ only in
-/// numbers, the first few appear. Failed checks precede undecided ones.
+/// Formats findings, failed checks first. Equal findings appear once with their count. Of findings that differ only
+/// in numbers, only the first few appear.
 fn shortened(findings: &[&Check]) -> String {
     let mut out = String::new();
     for failed in FAILED_FIRST {

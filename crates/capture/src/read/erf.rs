@@ -36,8 +36,8 @@ fn number(header: &[u8; HEADER], at: usize) -> usize {
     usize::from(u16::from_be_bytes([header[at], header[at + 1]]))
 }
 
-/// Returns whether a file with these first bytes is an ERF file: the first record must be Ethernet or InfiniBand, and
-/// its lengths must agree. ASCII letters match none of these types, so a text file is rejected.
+/// Returns whether a file with these first bytes is an ERF file. The first record must be Ethernet or InfiniBand,
+/// and its lengths must agree. A text file is rejected, because ASCII letters match none of these types.
 pub(super) fn is_likely(head: &[u8]) -> bool {
     head.first_chunk::<HEADER>().is_some_and(|header| {
         let kind = header[8] & !MORE;
@@ -79,7 +79,7 @@ pub(super) fn next<R: Read>(source: &mut Source<R>) -> Result<Option<Found>, Cap
 
 /// Returns the record's packet, its first layer, and whether the packet is complete.
 ///
-/// The lengths come from the record's own header, because tools disagree on the lengths in the capture around it.
+/// The lengths come from the record's own header, because tools disagree on the lengths in the headers around it.
 pub(super) fn open(record: &[u8]) -> (Begins, &[u8], bool) {
     let short = (Begins::Unread(Unread::ErfShort), record, false);
     let Some(header) = record.first_chunk::<HEADER>() else {

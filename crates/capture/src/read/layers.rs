@@ -61,7 +61,7 @@ impl fmt::Display for Tunnel {
     }
 }
 
-/// The header type and the offset at which an inner packet begins.
+/// The kind and the offset of the header with which an inner packet begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Layer {
     /// An Ethernet frame at this offset.
@@ -83,7 +83,7 @@ pub(super) struct Inner {
 }
 
 enum Step {
-    /// The layer contains no further layer. The range holds its IPv6 extension headers.
+    /// The layer contains no further layer. The range covers its IPv6 extension headers.
     Ends(Range<usize>),
     /// The layer contains this inner layer, possibly in a tunnel. VLAN tags do not count as a tunnel.
     Into(Option<Tunnel>, Layer),

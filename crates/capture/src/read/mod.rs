@@ -35,8 +35,8 @@ use pcapng::Pcapng;
 use source::Source;
 use verbatim_wire::{Medium, Packet};
 
-/// The longest packet, and the longest block read whole, in bytes; far longer than any frame. A larger value in a
-/// length field counts as damage.
+/// The longest packet, and the longest block that the reader reads whole, in bytes. This is far longer than any
+/// frame. A larger value in a length field counts as damage.
 const MOST: usize = 16 << 20;
 
 const LINKTYPE_ETHERNET: u16 = 1;
@@ -71,8 +71,8 @@ pub enum Unread {
     ErfShort,
     /// A tunnel whose payload is encrypted or neither Ethernet nor IP.
     Within(Tunnel),
-    /// RoCEv2 behind IPv6 extension headers. The ICRC does not match the packet without these headers. Annex A17 does
-    /// not define extension headers, so the bytes that the ICRC covers are unknown.
+    /// RoCEv2 after IPv6 extension headers, if the ICRC does not match the packet without these headers. Annex A17
+    /// does not define extension headers, so the bytes that the ICRC covers are unknown.
     Extensions,
 }
 
@@ -106,7 +106,8 @@ pub struct Captured<'a> {
     pub bytes: &'a [u8],
     /// The encapsulation that the reader removed; `bytes` holds the inner packet.
     pub tunnel: Option<Tunnel>,
-    /// Whether the captured packet had no Ethernet header. The reader then adds a header without addresses.
+    /// Whether the reader made up the Ethernet header of `bytes`. The packet had no Ethernet header, or had VLAN
+    /// tags that the packet parser does not accept. The made-up header has no addresses.
     pub is_bare: bool,
     /// Whether `bytes` holds the complete packet.
     pub is_whole: bool,

@@ -15,7 +15,7 @@ const NANOSECONDS: u32 = 0xA1B2_3C4D;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pcap {
     order: Order,
-    /// Units per second of a timestamp's second number.
+    /// Units of a timestamp's fraction in one second: 10^6 or 10^9.
     per_second: u32,
     link_type: u16,
 }

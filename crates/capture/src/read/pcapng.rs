@@ -20,12 +20,12 @@ const IF_DESCRIPTION: u16 = 3;
 const IF_TSRESOL: u16 = 9;
 const IF_TSOFFSET: u16 = 14;
 
-/// The bytes of a block's type and length fields before its body; `TAIL` is the size of the length field after the
-/// body.
+/// Length of a block's type and length fields before its body, in bytes. `TAIL` is the length of the second length
+/// field, after the body.
 const HEAD: usize = 8;
 const TAIL: usize = 4;
 
-/// The most interfaces of a section. This limit bounds the reader's memory. Real machines have far fewer.
+/// The most interfaces of a section; real machines have far fewer. This limit bounds the reader's memory.
 const MOST_INTERFACES: usize = 1 << 16;
 
 /// The state of the current section.

@@ -133,7 +133,6 @@ impl<R: Read> Source<R> {
     }
 }
 
-/// A byte order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Order {
     Little,

@@ -69,7 +69,7 @@ impl Clock {
         };
         CaptureTime {
             seconds: i64::try_from(seconds).unwrap_or(i64::MAX).saturating_add(self.offset),
-            // Both conversions return less than one second here.
+            // Both conversions return less than 10^9 nanoseconds.
             nanoseconds: u32::try_from(nanoseconds).unwrap_or(0),
         }
     }
@@ -78,7 +78,7 @@ impl Clock {
 /// Converts units of 10^-exponent s to seconds and nanoseconds.
 fn of_decimal(units: u64, exponent: u32) -> (u64, u128) {
     let Some(per_second) = 10_u64.checked_pow(exponent) else {
-        // A second has more of these units than a u64 can hold, so the time is less than one second.
+        // A second has more of these units than a u64 can hold, so `units` is less than one second.
         let finer = exponent - 9;
         let nanoseconds = 10_u128.checked_pow(finer).map_or(0, |unit| u128::from(units) / unit);
         return (0, nanoseconds % u128::from(NANOS));

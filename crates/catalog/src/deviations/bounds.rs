@@ -9,9 +9,9 @@ use verbatim_record::{Check, Measured};
 #[derive(Clone, Copy, PartialEq, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Within {
-    /// The most milliseconds that a time may be below the statement's lower bound.
+    /// How far a time may be below the statement's lower bound, in milliseconds.
     pub early_ms: Option<f64>,
-    /// The most milliseconds that a time may be above the statement's upper bound.
+    /// How far a time may be above the statement's upper bound, in milliseconds.
     pub late_ms: Option<f64>,
     /// The shortest time, in milliseconds.
     pub least_ms: Option<f64>,
@@ -36,8 +36,8 @@ struct Value {
 }
 
 impl Within {
-    /// Returns whether the finding's value may lie within the bounds. If a time is a range, the end nearer to the bound
-    /// counts.
+    /// Returns whether the finding's value may lie within the bounds. If a time is a range, each bound is compared
+    /// with the more favorable end of the range.
     #[must_use]
     pub fn holds(&self, check: &Check) -> bool {
         let value = Value::of(check);

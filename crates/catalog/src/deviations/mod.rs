@@ -61,7 +61,7 @@ pub struct Deviation {
     pub statement: String,
     /// The tests that detect the deviation, by id or pattern: `c09-*`.
     pub tests: Vec<String>,
-    /// The subjects of the checks, with N for each number; `*` matches any text.
+    /// Patterns for the text that says what a check is about. N stands for each number, and `*` matches any text.
     pub findings: Vec<String>,
     /// The expected outcome of the tests.
     pub outcome: Awaited,

@@ -27,7 +27,8 @@ pub(super) static TEST: Test = Test {
     judge,
 };
 
-/// The length of the raw packets in bytes. It leaves space for an ICRC, which raw packets do not have.
+/// The length of the raw packets in bytes. A port that wrongly checks an ICRC in raw packets finds enough bytes
+/// for one.
 const RAW: usize = 64;
 
 fn procedure(t: &mut Tester<'_>) -> Step {

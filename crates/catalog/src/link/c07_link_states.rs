@@ -1,10 +1,10 @@
 //! `c07-link-states`: in state Initialize a port accepts only SMPs on VL 15; in Armed and Active it accepts data too.
 //!
 //! Reading: Set(PortInfo) takes the port through Initialize, Armed and Active, and back to its original state. In
-//! between, PortPhysicalState restarts the link training. A transition that skips Armed must fail with status 0x001C.
-//! The test does not command Armed in state Active: a public test suite does, but the command may be illegal. The
-//! architecture does not define the counter of a packet that the state excludes. False alarm: a subnet manager that
-//! brings the port up during the test.
+//! between, PortPhysicalState restarts the link training. A transition that skips Armed must fail with status
+//! 0x001C. A public test suite also commands Armed in state Active; this test does not, because that command may
+//! be illegal. The architecture does not define a counter for packets that a port discards because of its state.
+//! False alarm: a subnet manager that brings the port up during the test.
 
 use verbatim_record::{Exchange, Findings, Gap, Label, Trace};
 use verbatim_tester::{Guarded, Need, Step, Test, Tester};

@@ -1,6 +1,7 @@
 //! Chapter 7, the link layer: which packets a port accepts or discards, and which counters it increments.
 //!
-//! `native` sends packets, reads counters and judges both. Tests of all chapters that probe single packets use it.
+//! `native` sends packets, reads counters and judges the results. Tests of all chapters that probe single packets
+//! use it.
 
 pub(crate) mod native;
 

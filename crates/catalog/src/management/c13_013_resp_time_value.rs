@@ -54,9 +54,10 @@ pub(super) fn within(
     Ok(())
 }
 
-/// Checks the slowest of several responses against `limit`. The check passes only if the longest possible response time
-/// is within `limit`. It fails only if the shortest possible time exceeds `limit` plus `way`. On hardware the path may
-/// delay a few responses, so at least three responses and a tenth of all must be late.
+/// Checks the slowest of several responses against `limit`. The check passes only if the longest possible response
+/// time is within `limit`. It fails only if the shortest possible time exceeds `limit` plus `way`. On hardware the
+/// path may delay a few responses. The check then fails only if at least three responses and a tenth of all are
+/// that late.
 pub(super) fn slowest<'t>(
     t: &Trace,
     f: &mut Findings<'_>,

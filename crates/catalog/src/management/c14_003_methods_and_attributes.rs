@@ -1,13 +1,14 @@
 //! `c14-003-methods-and-attributes` (C14_003): a port refuses methods, attributes and versions that the subnet
 //! management class does not define.
 //!
-//! Reading: the public page is not known. A port refuses an undefined method with 0x0008, or with 0x000C, which refuses
-//! a combination of method and attribute. It refuses attributes of switches and undefined AttributeIDs with 0x000C; all
-//! 16 bits of an AttributeID count. It refuses other base and class versions with 0x0004. Only a manager responds to a
-//! Trap, with TrapRepress. A port may discard a MAD with an unknown method or version. A missing response to such a MAD
-//! or to an undefined AttributeID is therefore only an observation. Error responses are optional for faults that are
-//! found before a MAD reaches the agent. A Get of a defined attribute that the node lacks must get a response. The test
-//! does not Set such an attribute, because a value that cannot be read cannot be restored. False alarm: none known.
+//! Reading: the public page is not known. A port refuses an undefined method with 0x0008, or with 0x000C, which
+//! refuses a combination of method and attribute. It refuses attributes of switches and undefined AttributeIDs
+//! with 0x000C; a port must compare all 16 bits of an AttributeID. It refuses other base and class versions with
+//! 0x0004. Only a manager responds to a Trap, with TrapRepress. A port may discard a MAD with an unknown method or
+//! version. A missing response to such a MAD or to an undefined AttributeID is therefore only an observation.
+//! Error responses are optional for faults that are found before a MAD reaches the agent. A Get of a defined
+//! attribute that the node lacks must get a response. The test does not Set such an attribute, because a value
+//! that cannot be read cannot be restored. False alarm: none known.
 
 use verbatim_record::{Findings, Gap, Label, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};

@@ -1,8 +1,8 @@
 //! `c14-015-lease` (C14_015): while the M_Key is 0, no check fails, so no lease timer starts.
 //!
-//! A conforming port with M_Key 0, level 2 and a lease period keeps its protect bits, regardless of SMPs with other
-//! keys. Reading: a key that is not checked cannot fail a check. False alarm: another SM; the test runs only on rigs
-//! without another SM.
+//! A conforming port with M_Key 0, level 2 and a lease period keeps its protect bits, regardless of SMPs with
+//! other keys. Reading: a key that is not checked cannot fail a check. False alarm: another SM that changes the
+//! protect bits during the test. The test runs only on rigs without another SM.
 
 use core::time::Duration;
 

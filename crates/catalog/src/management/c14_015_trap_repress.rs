@@ -1,7 +1,7 @@
 //! `c14-015-trap-repress` (C14_015): while the M_Key is 0, a TrapRepress with any key is no violation.
 //!
-//! Reading: a TrapRepress gets no response, so the test checks only that M_KeyViolations does not change. False alarm:
-//! another SM that sends wrong keys during the test, which is impossible while the M_Key is 0.
+//! Reading: a TrapRepress gets no response, so the test checks only that M_KeyViolations does not change. False
+//! alarm: another SM that sets an M_Key during the test; while the M_Key is 0, no other SM can send a wrong key.
 
 use verbatim_record::{Findings, Gap, Label, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};

@@ -7,10 +7,10 @@
 //! it, or refuses it before it checks the key. At level 1 the test also requests another port's PortInfo; the oracle
 //! judges whether the response discloses that port's M_Key.
 //!
-//! Reading: the test sends each request that the port must drop three times. One lost packet therefore neither fails a
-//! conforming port nor hides a defect. The test does not judge an attribute that the port refuses even with the right
-//! key: the port may check the attribute first. False alarm: another SM that writes, or sends wrong keys, during the
-//! test.
+//! Reading: the test sends each request that the port must drop three times, each time with another wrong key. One
+//! lost packet therefore neither fails a conforming port nor hides a defect. The test does not judge an attribute
+//! that the port refuses even with the right key: the port may check the attribute first. False alarm: another SM
+//! that writes, or sends wrong keys, during the test.
 
 use verbatim_record::{Exchange, Findings, Gap, Label, Passed, Trace};
 use verbatim_tester::{Judge, Need, Procedure, Settable, Step, Test, Tester};

@@ -2,8 +2,9 @@
 //!
 //! A conforming port executes the right-key Set. It drops and counts the wrong-key Sets. Reading: the Sets change
 //! LocalPhyErrors, which has no side effect. If the port has no LID or no SM, the Set repeats that invalid LID or
-//! MasterSMLID. The port may then respond with 0x001C, and apply all other fields or none; a Get shows which. With none
-//! the test is NOT_APPLICABLE. False alarm: another SM.
+//! MasterSMLID. The port may then respond with 0x001C. A Get shows whether the port applied all other fields or
+//! none; with none the test is NOT_APPLICABLE. False alarm: another SM that sends wrong keys or writes PortInfo
+//! during the test.
 
 use verbatim_record::{Findings, Gap, Label, Trace};
 use verbatim_tester::{Need, Procedure, Step, Test, Tester};

@@ -1,12 +1,12 @@
 //! `c14-017-lease-not-early`, `c14-017-lease-expires`, `c14-017-lease-expires-after-set` (C14_017_01): a failed check
 //! starts the lease timer. When it expires, and not before, the protect bits become 0. The M_Key stays.
 //!
-//! Reading: the lease counts whole seconds, without a stated accuracy. One run therefore probes a second before the
-//! expiry, and another a second after it. The probe is a single right-key Get, because a right key stops the timer. The
-//! test retries the probe only without a response. Between the violation and the probe the test sends nothing else to
-//! the port. If the rig has a path to a second port of the node, `c14-017-lease-expires` reads NodeInfo there; this
-//! must not affect the first port's lease. False alarm: another SM whose sweep stops the timer; these tests run only on
-//! rigs without another SM.
+//! Reading: the lease period is a number of whole seconds, and the specification states no accuracy. One run
+//! therefore probes a second before the expiry, and another a second after it. The probe is a single right-key
+//! Get, because a right key stops the timer. The test repeats the probe only if no response arrives. Between the
+//! violation and the probe the test sends nothing else to the port. If the rig has a path to a second port of the
+//! node, `c14-017-lease-expires` reads NodeInfo there; this must not affect the first port's lease. False alarm:
+//! another SM whose sweep stops the timer; these tests run only on rigs without another SM.
 
 use core::time::Duration;
 
@@ -246,8 +246,9 @@ impl Halves {
     }
 }
 
-/// Judges a port that must still be protected. A protected port passes if the longest possible time is before the
-/// expiry. An unprotected port fails if that time is before the expiry by at least the tolerance of the lease period.
+/// Judges a port that must still be protected. A protected port passes if the longest possible time since the
+/// failed check, `most`, is before the expiry. An unprotected port fails if `most` is before the expiry by at
+/// least the tolerance of the lease period.
 pub(super) fn not_expired(protected: bool, most: Duration, lease: Duration) -> Passed {
     match protected {
         true if most < lease => Passed::Pass,

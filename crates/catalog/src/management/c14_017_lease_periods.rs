@@ -1,10 +1,10 @@
 //! `c14-017-lease-periods`: the lease timer runs for exactly M_KeyLeasePeriod, and uses all 16 bits of it.
 //!
-//! For each of three periods the test locks the port, and a wrong-key Get starts the timer. A right-key Get a second
-//! before the expiry stops the timer; the port must still be protected. Another wrong-key Get restarts the timer. A
-//! right-key Get a second after the expiry must show protect bits 0. Reading: as in the other lease tests. The test
-//! leaves out periods longer than `longest_s`, and reports the omission. False alarm: another SM whose sweep stops the
-//! timer; the test runs only on rigs without another SM.
+//! For each of three periods the test locks the port, and a wrong-key Get starts the timer. A right-key Get a
+//! second before the expiry stops the timer; the port must still be protected. Another wrong-key Get restarts the
+//! timer. A right-key Get a second after the expiry must show protect bits 0. Reading: as in
+//! `c14-017-lease-expires`. The test leaves out periods longer than `longest_s`, and reports the omission. False
+//! alarm: another SM whose sweep stops the timer; the test runs only on rigs without another SM.
 
 use core::time::Duration;
 

@@ -1,9 +1,9 @@
 //! `c14-017-lease-reload` (C14_017_03): a right-key SMP reloads the lease timer, so that the next failed check starts
 //! it with the whole period.
 //!
-//! The port gets a wrong-key Get, a right-key Get half a period later, and another wrong-key Get. A conforming port is
-//! still protected a second before the period has passed since the second wrong-key Get. False alarm: another SM; the
-//! test runs only on rigs without another SM.
+//! The port gets a wrong-key Get, a right-key Get half a period later, and another wrong-key Get. A conforming
+//! port is still protected a second before the period has passed since the second wrong-key Get. False alarm:
+//! another SM that changes the protect bits; the test runs only on rigs without another SM.
 
 use core::time::Duration;
 

@@ -1,9 +1,9 @@
 //! `c14-017-lease-reset` (C14_017_03), `c14-017-lease-reset-by-set`, `c14-017-lease-reset-by-trap-repress`: a right-key
 //! SMP stops a running lease timer.
 //!
-//! The port gets a wrong-key Get. About half a period later it gets a right-key Get, a Set of the current values, or a
-//! TrapRepress. A conforming port is still protected when the period has passed since the wrong-key Get. False alarm:
-//! another SM; the tests run only on rigs without another SM.
+//! The port gets a wrong-key Get. About half a period later it gets a right-key Get, a Set of the current values,
+//! or a TrapRepress. A conforming port is still protected when the period has passed since the wrong-key Get.
+//! False alarm: another SM that changes the protect bits; the tests run only on rigs without another SM.
 
 use core::time::Duration;
 

@@ -46,7 +46,6 @@ pub(super) static TEST: Test = Test {
     judge,
 };
 
-/// Returns the number of the port's blocks.
 fn blocks(port: &PortInfo) -> u32 {
     u32::from(port.guid_cap()).div_ceil(8).max(1)
 }

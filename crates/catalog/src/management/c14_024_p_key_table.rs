@@ -1,12 +1,12 @@
 //! `c14-024-p-key-table` (C14_024_07): the P_KeyTable stores values in its free entries.
 //!
-//! In up to four blocks the test sets each free entry to a P_Key, with full and limited membership in turn. It then
-//! sets these entries to the values with all 16 bits inverted. It rewrites all other entries with their original
-//! values, always including entry 0 of block 0. After all Sets of one kind, each block must return the set values in
-//! the entries within PartitionCap. Reading: the public page is not known. The port may refuse a block beyond
-//! PartitionCap with 0x001C, or return zeros. No table has blocks from 2048 on: the port refuses them with 0x001C on
-//! Get and Set, and stores nothing. If no entry is free, the test only reads the table. False alarm: another SM that
-//! assigns P_Keys during the test.
+//! In up to four blocks the test sets each free entry to a P_Key, with full and limited membership in turn. It
+//! then sets these entries to the values with all 16 bits inverted. It rewrites all other entries of these blocks
+//! with their original values, always including entry 0 of block 0. After all Sets of one kind, each block must
+//! return the set values in the entries within PartitionCap. Reading: the public page is not known. The port may
+//! refuse a block beyond PartitionCap with 0x001C, or return zeros. No table has blocks from 2048 on: the port
+//! refuses them with 0x001C on Get and Set, and stores nothing. If no entry is free, the test only reads the
+//! table. False alarm: another SM that assigns P_Keys during the test.
 
 use verbatim_record::{Exchange, Findings, Gap, Label, Trace};
 use verbatim_tester::{Guarded, Need, Step, Stream, Test, Tester};
@@ -47,7 +47,6 @@ pub(super) static TEST: Test = Test {
     judge,
 };
 
-/// Returns the number of the port's blocks.
 fn blocks(node: &NodeInfo) -> u32 {
     u32::from(node.partition_cap()).div_ceil(32).max(1)
 }

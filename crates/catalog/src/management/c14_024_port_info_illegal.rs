@@ -1,10 +1,11 @@
 //! `c14-024-port-info-illegal` (C14_024_06_CA_03): a port refuses an illegal value in PortInfo with 0x001C and does not
 //! store it.
 //!
-//! Thirteen Sets have one illegal value each. OperationalVLs: VLCap plus one, and two values with bit 3 set.
-//! NeighborMTU: MTUCap plus one, and 0. LinkWidthEnabled and LinkSpeedEnabled: an unsupported width or speed added to
-//! the supported values. LinkDownDefaultState: an undefined code. LID and MasterSMLID: multicast LIDs, the permissive
-//! LID, and 0 if a unicast LID was assigned. The port responds with 0x001C, and the component does not change.
+//! Up to thirteen Sets have one illegal value each. OperationalVLs: VLCap plus one, and two values with bit 3 set.
+//! NeighborMTU: MTUCap plus one, and 0. LinkWidthEnabled and LinkSpeedEnabled: an unsupported width or speed added
+//! to the supported values. LinkDownDefaultState: an undefined code. LID and MasterSMLID: multicast LIDs, the
+//! permissive LID, and 0 if a unicast LID was assigned. The port responds with 0x001C, and the component does not
+//! change.
 //!
 //! Reading: the page leaves open whether an illegal component invalidates the whole Set. The Set therefore changes
 //! nothing else, and only the illegal component is judged. On a simulated rig the test also sets the first and the last
@@ -28,7 +29,7 @@ struct Case {
     illegal: fn(PortInfo) -> PortInfo,
 }
 
-/// The cases of the LID come last, so that the restore, which starts with the LID, follows at once.
+/// The cases of LID and MasterSMLID come last: if a device stores an illegal LID, the restore follows soon after.
 const CASES: [Case; 11] = [
     Case {
         field: "OperationalVLs",
@@ -123,8 +124,9 @@ const AFTER_NONE: Label<PortInfo> = Label::new("after the first of the unicast L
 const EDGES: [(Lid, Lid); 2] = [(Lid(1), Lid(0xBFFF)), (Lid(0xBFFF), Lid(1))];
 
 impl Case {
-    /// Returns whether the test sends this Set. The test sets no LID by which the rig reaches the device. If no unicast
-    /// LID was assigned, the test sets neither 0 nor the current value.
+    /// Returns whether the test sends this Set. The test sets no LID by which the rig reaches the device. If no
+    /// unicast LID was assigned, the test sets neither 0 nor the current value. It sets no OperationalVLs within
+    /// VLCap, because such a value is legal.
     fn is_tried(&self, by_lid: bool, found: &PortInfo) -> bool {
         let is_0 = |lid: fn(&PortInfo) -> Lid| {
             let (illegal, found) = (lid(&(self.illegal)(*found)), lid(found));

@@ -2,15 +2,15 @@
 //! original values of a second Set.
 //!
 //! One Set changes GidPrefix, M_KeyLeasePeriod, MasterSMSL, VLHighLimit, SubnetTimeOut, LocalPhyErrors and
-//! OverrunErrors, most of them in every bit; a Get must return them. A second Set restores the original values, which a
-//! Get must return. Components with their no-change value or their current value must not change. Reading: the test
-//! does not change components that could disconnect the device or disturb its link. VLStallCount, HOQLife,
-//! PartitionEnforcement and FilterRaw have no meaning for adapters. If the port has no LID or no SM, the Set repeats
-//! that invalid LID or MasterSMLID. The port may then respond with 0x001C, and apply all other fields or none; with
-//! none the test is NOT_APPLICABLE. Reference agents apply MasterSMSL only together with MasterSMLID, so MasterSMSL is
-//! an observation if the port has no SM and responds to the Set with 0x001C. VLHighLimit has no meaning with one data
-//! VL, so it is then an observation. False alarm: another SM that writes PortInfo during the test, or a link that
-//! retrains.
+//! OverrunErrors, most of them in every bit; a Get must return them. A second Set restores the original values,
+//! which a Get must return. Components with their no-change value or their current value must not change. Reading:
+//! the test does not change components that could disconnect the device or disturb its link. VLStallCount,
+//! HOQLife, PartitionEnforcement and FilterRaw have no meaning for adapters. If the port has no LID or no SM, the
+//! Set repeats that invalid LID or MasterSMLID. The port may then respond with 0x001C, and apply all other fields
+//! or none; with none the test is NOT_APPLICABLE. Reference agents apply MasterSMSL only together with
+//! MasterSMLID. If the port has no SM and responds to the Set with 0x001C, MasterSMSL is therefore only an
+//! observation. VLHighLimit has no meaning with one data VL, and is then an observation too. False alarm: another
+//! SM that writes PortInfo during the test, or a link that retrains.
 
 use verbatim_record::{Findings, Gap, Label, Trace};
 use verbatim_tester::{Need, Step, Stream, Test, Tester};

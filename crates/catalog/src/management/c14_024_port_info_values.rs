@@ -41,7 +41,6 @@ pub(super) static TEST: Test = Test {
     judge,
 };
 
-/// Returns the values of a round.
 fn values(found: &PortInfo, round: u8) -> PortInfo {
     // Cycles through 1 to `count`.
     let nth = |count: u8| 1 + round % count.max(1);

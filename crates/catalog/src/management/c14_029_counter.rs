@@ -1,11 +1,12 @@
 //! `c14-029-counter`: M_KeyViolations does not change when it is read, counts many violations, and stops at 0xFFFF. A
 //! Set of 0 clears the counter from any value.
 //!
-//! Reading: VL 15 may lose packets of a burst. The test therefore sends at most as many at once as the port counted in
-//! a first burst. On hardware a count below the number sent is still inconclusive. The port must then count three more
-//! violations, each sent alone, or stay at 0xFFFF; one of the three may be lost. Reads in between must never show a
-//! smaller value. `violations` exceeds 0xFFFF on a simulated rig, and 255 on hardware, where each window of outstanding
-//! requests takes the time of proven silence. False alarm: another SM.
+//! Reading: VL 15 may lose packets of a burst. The test therefore sends at most as many packets at once as the
+//! port counted in a first burst. On hardware a count below the number sent is still inconclusive. The port must
+//! then count three more violations, each sent alone, or stay at 0xFFFF; one of the three may be lost. Reads in
+//! between must never show a smaller value. `violations` exceeds 0xFFFF on a simulated rig, and 255 on hardware,
+//! where each window of outstanding requests takes the time of proven silence. False alarm: another SM that sends
+//! wrong keys or resets the counter during the test.
 
 use verbatim_record::{Findings, Gap, Label, Passed, Trace};
 use verbatim_tester::{Need, Parameter, Step, Test, Tester};
@@ -26,7 +27,7 @@ const LAST: Label<PortInfo> = Label::new("right key, after one more violation");
 const CLEAR: Label<PortInfo> = Label::new("set M_KeyViolations to 0");
 const CLEARED: Label<PortInfo> = Label::new("right key, after that");
 
-/// The number of violations after which the test reads the counter, which also stops the lease timer.
+/// The number of violations between two reads of the counter. Each read also stops the lease timer.
 const PART: u64 = 2048;
 
 pub(super) static TEST: Test = Test {

@@ -1,9 +1,10 @@
 //! `c14-029-trap-repress`: a TrapRepress with a wrong M_Key is a violation at every protect level, including level 0.
 //!
-//! A conforming port counts the violation. No public test covers this behavior. A TrapRepress never gets a response.
-//! Reading: a port that sends no traps may discard a TrapRepress without checking its key. Nothing proves that a
-//! TrapRepress arrived, so the test sends each key three times, of which a fabric may lose one. The wrong keys include
-//! 0, and keys that differ in one bit of either half. False alarm: another SM.
+//! A conforming port counts the violation. No public test covers this behavior. A TrapRepress never gets a
+//! response. Reading: a port that sends no traps may discard a TrapRepress without checking its key. Nothing
+//! proves that a TrapRepress arrived, so the test sends each key three times, of which a fabric may lose one. The
+//! wrong keys include 0, and keys that differ in one bit of either half. False alarm: another SM that sends wrong
+//! keys or resets the counter during the test.
 
 use verbatim_record::{Findings, Gap, Label, TRIES, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};

@@ -96,7 +96,6 @@ pub(super) static TEST: Test = Test {
     judge,
 };
 
-/// Returns whether the port can send traps.
 fn sends_traps(port: &PortInfo) -> bool {
     port.capability_mask().has(CapabilityMask::TRAP) && port.lid().is_unicast() && port.master_sm_lid().is_unicast()
 }

@@ -1,19 +1,19 @@
 //! `c16-port-counters`: the performance agent writes the counters that CounterSelect selects, and no others.
 //!
-//! The test sets each counter of PortCounters and PortRcvErrorDetails alone, then none, then all to their largest
-//! values, then all back to their original values. The agent must refuse port 0, a port beyond NumPorts, and all ports
-//! at once without AllPortSelect in ClassPortInfo. It must also refuse methods of other classes, other versions, and an
-//! unknown attribute. It must not respond to a response, a Trap or a TrapRepress. The counters of another port must not
-//! change.
+//! The test sets each counter of PortCounters and PortRcvErrorDetails alone. It also sends a Set that selects no
+//! counter, sets all counters to their largest values, and restores all original values. The agent must refuse
+//! port 0, a port beyond NumPorts, and all ports at once without AllPortSelect in ClassPortInfo. It must also
+//! refuse methods of other classes, other versions, and an unknown attribute. It must not respond to a response, a
+//! Trap or a TrapRepress. The counters of another port must not change.
 //!
-//! Reading: the port counts data and packets during the test, so the expected values are ranges. On the virtual rig,
-//! each MAD is one packet, counted once from LRH to ICRC. A missing response to an unknown method or version is only an
-//! observation. The counters of data and packets are optional; a counter that the device lacks is always 0. The test
-//! runs only if the rig allows writing counters. A restore is not exact, because the port counts packets meanwhile. A
-//! run that is cut off leaves its own values in the counters. A real port also counts link errors and other traffic. On
-//! such a port a value above the expected range is inconclusive, and only a value below it fails. False alarm: another
-//! program that resets counters, such as a performance manager. By allowing the writes, the user rules out such a
-//! program.
+//! Reading: the port counts data and packets during the test, so the expected values are ranges. On the virtual
+//! rig, each MAD is one packet, counted once from LRH to ICRC. A missing response to an unknown method or version
+//! is only an observation. The counters of data and packets are optional; a counter that the device lacks is
+//! always 0. The test runs only if the rig allows writing counters. A restore is not exact, because the port
+//! counts packets meanwhile. An aborted run leaves the values of the test in the counters. A real port also counts
+//! link errors and other traffic. On a real port a value above the expected range is inconclusive, and only a
+//! value below it fails. False alarm: another program that resets counters, such as a performance manager. By
+//! allowing the writes, the user rules out such a program.
 
 use verbatim_record::{Exchange, Findings, Gap, Label, Legal, Passed, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
@@ -231,7 +231,8 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     }
     set(t, others(PortCounters::default(), &NAMES, 5), 0)?;
     if let Some(beyond) = beyond {
-        // These values are lower than the current values, and a counter never decreases by itself.
+        // A counter never decreases by itself. These values are lower than the current values, so the next read
+        // shows a port that stored them.
         let image = others(PortCounters::default(), &NAMES, NAMES.len() + 1)
             .with_port_select(beyond)
             .with_counter_select(Hex16(0xFFFF))

@@ -4,9 +4,9 @@
 //! WRITE. A fourth test sends a FetchAdd before two READs. In the order of arrival the PSNs of the responses never go
 //! back.
 //!
-//! Reading: the test compares only PSNs, as the public page does. An ACK of a SEND or WRITE cannot acknowledge an
-//! earlier READ whose responses have not all arrived. On hardware two responses are out of order only if their times do
-//! not overlap: otherwise the tester's adapter may have swapped them.
+//! Reading: the test compares only PSNs, as the public description does. An ACK of a SEND or WRITE cannot
+//! acknowledge an earlier READ whose responses have not all arrived. On hardware two responses are out of order
+//! only if their times do not overlap: otherwise the tester's adapter may have swapped them.
 //!
 //! False alarm: a network that reorders packets between the DUT and the tester. The test assumes a path of one link.
 
@@ -33,7 +33,7 @@ const STATE: Label<Verbs> = Label::new("is the host still there");
 
 /// Length of the filled memory in bytes.
 const FILLED: u32 = 32 * 1024;
-/// Offset of the memory that requests behind the READs access.
+/// Offset of the memory that the requests other than READs access.
 const TARGET: u32 = 48 * 1024;
 const LENGTH: u32 = 64;
 
@@ -145,7 +145,7 @@ fn procedure(t: &mut Tester<'_>, kind: Kind) -> Step {
 
 /// Sends all requests at once. Returns whether the DUT responded to each of their PSNs.
 ///
-/// After an RNR NAK the peer repeats the refused request and all requests behind it, because the DUT may lack a
+/// After an RNR NAK the peer repeats the refused request and all requests after it, because the DUT may lack a
 /// resource for a moment.
 fn all_answered(t: &mut Tester<'_>, channel: &Channel, messages: &[Message]) -> Step<bool> {
     let mut wanted: Vec<Psn> = Vec::new();

@@ -5,12 +5,12 @@
 //! ACKNOWLEDGE, which carries the request's PSN, the original value, and the MSN of the message. The memory then holds
 //! the results, and nothing else changed.
 //!
-//! Then the peer sends 64 more atomics to another address. The CmpSwaps differ from the value there in one bit each and
-//! store nothing. The FetchAdds add random numbers.
+//! Then the peer sends 64 more atomics to another address. The compare operand of each CmpSwap differs from the
+//! stored value in one bit, so the CmpSwap stores nothing. The FetchAdds add random numbers.
 //!
-//! Reading: the public page does not show the operand of its second CmpSwap, so the test tries both outcomes of a
-//! comparison. Numbers are big-endian on the wire and native in memory. The test reads memory as little-endian, as on
-//! x86 and most Arm hosts. A device without atomics is NOT_APPLICABLE.
+//! Reading: the public description of C09_060_09_01 does not show the operand of its second CmpSwap, so the test
+//! tries both outcomes of a comparison. Numbers are big-endian on the wire and native in memory. The test reads
+//! memory as little-endian, as on x86 and most Arm hosts. The test is NOT_APPLICABLE to a device without atomics.
 //!
 //! False alarm: a big-endian host fails "9.4.5 atomics", and the memory shows why.
 
@@ -60,8 +60,8 @@ const BITS: u32 = u64::BITS;
 /// Operands of FetchAdd: a carry into the upper half, a carry out of 64 bits, the upper half alone, and all bits. The
 /// last operand is added to the first number again.
 const ADDED: [u64; 5] = [1, 5, 0x0102_0304_0000_0000, 0x7FFF_FFFF_FFFF_FFFF, 0x10];
-/// Compare and swap operands of CmpSwap: equal; upper half differs; lower half differs; equal, stores 0; equal to the
-/// value that the first stored.
+/// Compare and swap operands of CmpSwap: equal; upper half differs; lower half differs; equal, stores 0; equal to
+/// the value that the first CmpSwap stored.
 const SWAPPED: [(u64, u64); 5] = [
     (NUMBERS[0], 0x1122_3344_5566_7788),
     (NUMBERS[1] & 0xFFFF_FFFF, 1),

@@ -8,7 +8,8 @@
 //!
 //! A request completes, once and in posting order, if the ACK covers all of it. Other requests do not complete.
 //!
-//! Reading: nothing is unclear. A DUT with only one request outstanding conforms, and the rest is INCONCLUSIVE.
+//! Reading: the specification is clear. A DUT with only one request outstanding conforms, and the rest is
+//! INCONCLUSIVE.
 //!
 //! False alarm: a lost ACK completes nothing, so the peer repeats it. An ACK that completes some requests was not lost.
 
@@ -59,7 +60,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     dut.close(t)
 }
 
-/// Runs the stimuli in order, and stops at the first stimulus without an effect.
+/// Runs the exchanges in order, and stops at the first exchange without the expected effect.
 fn sequence(t: &mut Tester<'_>, dut: &mut Requester, silence: Duration) -> Step {
     let mut sent = Vec::new();
     for ask in [Ask::send(64), Ask::new(pb::Operation::Write, 200), Ask::send(0)] {

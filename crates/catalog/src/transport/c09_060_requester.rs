@@ -5,9 +5,9 @@
 //! before its last response. Original values of atomics are big-endian on the wire and native in memory. The test reads
 //! them as little-endian, as on x86 and most Arm hosts. The ACK timeout is off, so that the DUT retransmits nothing.
 //!
-//! Reading: the public page's "Send First, Middle, Last" for atomics is a slip. A DUT may have only one request
-//! outstanding, so the tester may not see the second before it answers the first. The result for the second is then
-//! INCONCLUSIVE.
+//! Reading: the public description's "Send First, Middle, Last" for atomics is a slip. A DUT may have only one
+//! request outstanding, so the tester may not see the second before it answers the first. The result for the
+//! second is then INCONCLUSIVE.
 
 use core::time::Duration;
 
@@ -43,7 +43,7 @@ const STATE: Label<Verbs> = Label::new("is the host still there");
 
 /// Number of packets of a SEND or WRITE, or of a READ response.
 const PACKETS: u32 = 3;
-/// Offset of the results, behind the data to send.
+/// Offset of the results, after the data to send.
 const RESULTS: u32 = 32 * 1024;
 /// Length of the memory that is filled before and compared afterwards, in bytes.
 const LOOKED_AT: u32 = 48 * 1024;

@@ -4,9 +4,9 @@
 //! these acknowledgements arrive. The peer sends each acknowledgement three times, because a packet may be lost. Then
 //! it acknowledges the SEND.
 //!
-//! Reading: the architecture leaves the effect of a reserved syndrome open. Ignoring it and failing the request both
-//! conform; success does not. The test leaves out syndromes with the reserved top bit set: a receiver that ignores that
-//! bit reads such a syndrome as an ACK.
+//! Reading: the architecture leaves the effect of a reserved syndrome open. Ignoring the syndrome and failing the
+//! request both conform; success does not. The test leaves out syndromes with the reserved top bit set: a receiver
+//! that ignores that bit reads such a syndrome as an ACK.
 //!
 //! False alarm: none known.
 

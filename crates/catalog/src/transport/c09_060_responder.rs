@@ -6,10 +6,10 @@
 //! packets as long as the path MTU. The MSN counts the messages. Receives complete in order, each once, with length and
 //! immediate data. The DUT's memory holds the expected bytes and nothing else.
 //!
-//! Reading: the public page says that each message has an AETH, but an ACK may acknowledge several messages. Each
-//! message therefore requests its own ACK, and the peer waits for it. A READ may count in the MSN when the DUT accepts
-//! it or with its last response. An acknowledged WRITE must be in memory two seconds later, without any further packet.
-//! The test does not judge credits.
+//! Reading: the public description says that each message has an AETH, but an ACK may acknowledge several
+//! messages. Each message therefore requests its own ACK, and the peer waits for it. A READ may count in the MSN
+//! when the DUT accepts it or with its last response. An acknowledged WRITE must be in memory two seconds later,
+//! without any further packet. The test does not judge credits.
 //!
 //! False alarm: none known. The peer repeats a request whose response is lost, as a requester does.
 

@@ -1,11 +1,11 @@
 //! `c09-060-requester-verbs`, `c09-060-responder-verbs`: the weaker form of the C09_060 tests, with an adapter of the
 //! tester as the peer.
 //!
-//! One side posts every operation once, between the DUT's memory and the tester's memory; the other side responds. The
-//! test reads both memories back and compares all of them. If the DUT is the requester, the tester's queue pair then
-//! moves to error and does not respond. One more request must stay outstanding, because the ACK timeout is off. No
-//! adapter can withhold the ACK of a request that it executed, so the test leaves out this case. The test leaves out
-//! atomics if one of the two adapters reports none.
+//! One side posts every operation once, between the DUT's memory and the tester's memory; the other side responds.
+//! The test reads both memories back and compares them completely. If the DUT is the requester, the tester's queue
+//! pair then moves to error and does not respond. One more request must stay outstanding, because the ACK timeout
+//! is off. The test leaves out the case of a withheld ACK: an adapter always acknowledges a request that it
+//! executed. The test leaves out atomics if one of the two adapters reports none.
 //!
 //! False alarm: none known. The DUT's ACK timeout is off, so a lost packet leaves its request incomplete, and the
 //! result is INCONCLUSIVE.
@@ -157,7 +157,7 @@ fn procedure(t: &mut Tester<'_>, asking: Side) -> Step {
     });
     t.verbs_must(RECEIVE, other(asking), receive)?;
     let compare = {
-        // The comparison must succeed: the memory was filled with this value.
+        // The comparison must succeed, so compare with the value that filled the memory.
         let label = if asking == Side::Dut { FILL_OWN } else { FILL_DUT };
         let mut random = t.random(label.name);
         let bytes: Vec<u8> = (0..MEMORY).map(|_| random.byte()).collect();

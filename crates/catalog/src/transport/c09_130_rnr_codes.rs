@@ -1,10 +1,12 @@
 //! `c09-130-rnr-codes`: a requester waits at least the interval of every RNR code, after each RNR NAK.
 //!
-//! For each of the 32 codes the DUT posts a SEND, which gets two RNR NAKs with that code and then an ACK. Neither retry
-//! may come before the interval is over. Code 0 is the longest, 655.36 ms. There is no upper bound.
+//! For each of the 32 codes the DUT posts a SEND, which gets two RNR NAKs with that code and then an ACK. Neither
+//! retry may come before the interval is over. Code 0 has the longest interval, 655.36 ms. The test sets no upper
+//! bound.
 //!
-//! Reading: as in `c09-130-rnr-interval`. An interval below twice the longest measured round trip cannot be
-//! distinguished from the delay of the path. The test leaves out these codes, and the report lists them.
+//! Reading: the interval of code 31 is 491.52 ms. The tester cannot distinguish an interval below twice the
+//! longest measured round trip from the delay of the path. The test leaves out the codes of such intervals, and
+//! the report lists them.
 //!
 //! False alarm: a switch that delays packets for as long as the interval may hide an early retry, but never causes one.
 
@@ -27,7 +29,7 @@ const ACK_AGAIN: Label<Frames> = Label::new("ACK, again");
 
 /// Number of RNR NAKs that each request gets.
 const NAKS: usize = 2;
-/// Number of exchanges that measure the path, before and after the test.
+/// Number of round trips that the test measures before and after its steps.
 const ROUND_TRIPS: u32 = 110;
 
 pub(super) static TEST: Test = Test {

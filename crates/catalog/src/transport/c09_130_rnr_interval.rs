@@ -4,11 +4,12 @@
 //! retries `rnr_retry` times, not before the interval is over, with the same PSN, opcode and payload. After the last
 //! RNR NAK it sends nothing more, completes the request with IBV_WC_RNR_RETRY_EXC_ERR, and its queue pair is in error.
 //!
-//! The ACK timeout is off, so that nothing else makes the DUT retry. The second test uses an ACK timeout shorter than
-//! the interval, which must not bring the retry forward.
+//! The ACK timeout is off, so that nothing else makes the DUT retry. The second test,
+//! `c09-130-rnr-interval-ack-timeout`, uses an ACK timeout shorter than the interval. This timeout must not bring
+//! the retry forward.
 //!
-//! Reading: the interval of code 31 is 491.52 ms (the public page's 492.52 is a slip), and the test measures it. The
-//! MSN of the NAK on a fresh queue pair is 0 (the page's 1 is a slip).
+//! Reading: the interval of code 31 is 491.52 ms, and the test measures it; 492.52 in the public description of
+//! C09_130_01 is a slip. The MSN of the NAK on a fresh queue pair is 0; the description's 1 is a slip.
 //!
 //! False alarm: a switch that delays packets for as long as the interval may hide an early retry, but never causes one.
 
@@ -40,9 +41,9 @@ const STATE: Label<Verbs> = Label::new("state of the queue pair at the end");
 const WITHOUT_END: u8 = 12;
 /// Value of rnr_retry for retries without end.
 const INFINITE: u8 = 7;
-/// Number of exchanges that measure the path, before and after the test.
+/// Number of round trips that the test measures before and after its steps.
 const ROUND_TRIPS: u32 = 110;
-/// Shortest interval in which an ACK timeout can expire.
+/// Shortest interval that leaves room for an ACK timeout.
 const ROOM: Duration = Duration::from_millis(20);
 
 /// Smallest number of early retries that lost RNR NAKs do not explain.
@@ -336,7 +337,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
             (dialogue, last, waited.place),
             (1, &allowed),
         );
-        // Without a completion the last NAK may have been lost, and the queue pair is not in error yet.
+        // Without a completion the last NAK may have been lost. Then the queue pair is not in error yet.
         if completed.is_some() || t.begin.simulated {
             in_error(t, f)?;
         } else {

@@ -1,9 +1,9 @@
 //! `c09-130-rnr-interval-verbs`: the weaker form of C09_130_01, with an adapter of the tester as the peer.
 //!
-//! The tester's queue pair has a min_rnr_timer and no posted receive, so its adapter answers every transmission of the
-//! DUT's SEND with an RNR NAK. The tester does not see these packets. The test claims only that the error completion
-//! comes no earlier than rnr_retry intervals after the post. It does not find an early retry if other retries are late
-//! enough. One clock, that of the DUT's host, measures both instants.
+//! The tester's queue pair has a min_rnr_timer and no posted receive. Its adapter therefore answers every
+//! transmission of the DUT's SEND with an RNR NAK. The tester does not see these packets. The test claims only
+//! that the error completion comes no earlier than rnr_retry intervals after the post. It does not find an early
+//! retry if other retries are late enough. The clock of the DUT's host measures both times.
 
 use core::time::Duration;
 

@@ -2,16 +2,17 @@
 //! the local ACK timeout.
 //!
 //! Each case has its own connection:
-//! - The peer leaves a READ (a WRITE if the device has no READs), two SENDs, and a long SEND unanswered. The DUT
-//!   retransmits each T to 4 T after the previous transmission, with the same PSN, the oldest request first, exactly
-//!   retry_cnt times. Then it completes the request with IBV_WC_RETRY_EXC_ERR, and the queue pair is in error. A CNP
-//!   stops no timer.
+//! - The peer leaves the requests of three connections unanswered: a READ, two SENDs, and a long SEND. A WRITE
+//!   replaces the READ if the device has no READs. The DUT retransmits the oldest request T to 4 T after its
+//!   previous transmission, with the same PSN, exactly retry_cnt times. Then it completes the request with
+//!   IBV_WC_RETRY_EXC_ERR, and the queue pair is in error. A CNP stops no timer.
 //! - With timeout 0 the DUT does not retransmit a SEND.
 //! - The peer acknowledges a SEND. Then nothing is outstanding for longer than all retries would take. The DUT sends
 //!   another SEND, and the peer acknowledges it.
 //!
-//! Reading: the public page sleeps T after each request; the architecture allows up to 4 T. The test measures times
-//! between arrivals at the tester. The spread of the round trips limits how far the path can shift them.
+//! Reading: the public description of C09_142_01 waits T after each request; the architecture allows up to 4 T.
+//! The test measures times between arrivals at the tester. The spread of the round trips limits how far the path
+//! can shift these times.
 //!
 //! False alarm: a lost retry makes the next retry look late. On hardware a late retry counts only if no retry is
 //! missing.
@@ -38,7 +39,7 @@ const IDLE: Label<Wait> = Label::new("with nothing outstanding");
 const CNP: Label<Frames> = Label::new("CNP while a request is outstanding");
 const OFF: Label<Wait> = Label::new("unanswered, with the timeout off");
 
-/// Number of exchanges that measure the path, before and after the test.
+/// Number of round trips that the test measures before and after its steps.
 const ROUND_TRIPS: u32 = 110;
 /// Length in bytes of a long message. Most adapters do not send all of it before the first ACK.
 const LONG: u32 = 28 * 1024;

@@ -1,8 +1,9 @@
 //! `c09-142-ack-timeout-verbs`: the weaker form of C09_142_01, with an adapter of the tester as the peer.
 //!
 //! The tester's queue pair is in error, so its adapter does not respond. The DUT's request must complete with
-//! IBV_WC_RETRY_EXC_ERR after retry_cnt + 1 time-outs of T to 4 T each, where T is the local ACK timeout. The clock of
-//! the DUT's host measures the sum. The tester does not see how often the DUT sent the request.
+//! IBV_WC_RETRY_EXC_ERR after retry_cnt + 1 time-outs. Each time-out lasts T to 4 T, where T is the local ACK
+//! timeout. The clock of the DUT's host measures the sum. The tester does not see how often the DUT sent the
+//! request.
 
 use core::time::Duration;
 

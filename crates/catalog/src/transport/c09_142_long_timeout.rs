@@ -3,7 +3,7 @@
 //! The DUT posts a SEND, and the peer does not answer it. The DUT retransmits the SEND once after T to 4 T, where T is
 //! the local ACK timeout; then the request fails. In simulation the test also tries short codes.
 //!
-//! Reading: as in `c09-142-ack-timeout`, with longer and shorter timeouts.
+//! Reading: a retry conforms from T to 4 T after the previous transmission.
 //!
 //! False alarm: none known.
 
@@ -24,7 +24,7 @@ const AFTER: Label<Wait> = Label::new("after the error completion");
 
 /// Short codes: 4.2 ms and 0.5 ms.
 const SHORT: [u8; 2] = [10, 7];
-/// Number of exchanges that measure the path.
+/// Number of round trips that the test measures before and after its steps.
 const ROUND_TRIPS: u32 = 110;
 
 pub(super) static TEST: Test = Test {

@@ -94,7 +94,8 @@ fn retried(t: &Tester<'_>) -> Duration {
     4 * t.nearest_timeout(T).duration().unwrap_or_default() + BUSY
 }
 
-/// Sends a sequence NAK, then an ACK of all requests sent before it. The ACK need not follow all retransmissions.
+/// Sends a sequence NAK, waits for the first retransmission, and acknowledges all requests. The DUT must accept
+/// this ACK although it has not yet retransmitted them all.
 fn late(t: &mut Tester<'_>) -> Step {
     let mut dut = Requester::open(t, &ChannelOptions::default())?;
     let asks = [Ask::send(64), Ask::send(64).at(64), Ask::send(8)];
@@ -183,7 +184,8 @@ fn unanswered(t: &mut Tester<'_>) -> Step {
     let answers = dut.answers(t, &earlier);
     if dut.see_all(t, &earlier)? && dut.answer(t, (ACK, ACK_AGAIN), &answers, 1)? {
         let sent = dut.post(t, Ask::send(64))?;
-        // On a link that delays responses, the ACK of the first SEND may have reloaded the retry counter late.
+        // Allow for twice the retries: on a link that delays responses, the ACK of the first SEND may reload the
+        // retry counter late.
         for _ in 0..=2 * RETRY_CNT + 1 {
             if !dut.see_all(t, &sent)? {
                 break;

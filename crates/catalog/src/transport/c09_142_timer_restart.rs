@@ -1,11 +1,11 @@
 //! `c09-142-timer-restart`: progress restarts the timer of the local ACK timeout T.
 //!
-//! The DUT posts ten SENDs at once. The peer acknowledges one of them every T/2, for longer than 4 T in all. Each ACK
-//! is progress, so the DUT may retransmit nothing earlier than T after it.
+//! The DUT posts ten SENDs at once. The peer acknowledges one of them every T/2, for longer than 4 T in all. Each
+//! ACK is progress, so the DUT must not retransmit within T after an ACK.
 //!
 //! The rule `timer-restarts` judges the other connections:
 //! - The peer sends one response to a READ every T/2, if the device has READs.
-//! - The DUT posts a SEND every T/2, and the peer answers none. A post is no progress.
+//! - The DUT posts a SEND every T/2, and the peer answers none. Posting is no progress.
 //! - The peer acknowledges an old request every T/2, while a SEND stays unanswered. Such an ACK is no progress, so the
 //!   DUT retries the SEND in time.
 //! - The peer acknowledges one packet of a SEND of eight packets every T/2.
@@ -42,7 +42,7 @@ const NAK: Label<Frames> = Label::new("sequence NAK, shortly before the timeout"
 const PART_ACK: Label<Frames> = Label::new("ACK of a packet, half a timeout after the one before");
 const OLD_ACK: Label<Frames> = Label::new("ACK of what was done long ago");
 
-/// Number of READ responses, T/2 apart: 3 T in all, less than the 4 T that a retry may take.
+/// Number of READ responses, T/2 apart. Together they take 3 T, less than the 4 T that a retry may take.
 const RESPONSES: u32 = 6;
 /// Number of SENDs that the peer acknowledges, T/2 apart.
 const REQUESTS: u32 = 10;
@@ -52,7 +52,7 @@ const PARTS: u32 = 8;
 const POSTS: u32 = 12;
 /// Time that an adapter may need from the decision to send to the packet on the wire.
 const WITHIN: Duration = Duration::from_millis(1);
-/// Number of exchanges that measure the path, before and after the test.
+/// Number of round trips that the test measures before and after its steps.
 const ROUND_TRIPS: u32 = 110;
 
 pub(super) static TEST: Test = Test {
@@ -122,8 +122,8 @@ fn read(t: &mut Tester<'_>, options: &ChannelOptions) -> Step {
     dut.close(t)
 }
 
-/// Leaves a SEND unanswered while the DUT posts other SENDs. A post is no progress, so the DUT retries the first SEND
-/// and then fails it.
+/// Leaves a SEND unanswered while the DUT posts other SENDs. Posting is no progress, so the DUT retries the first
+/// SEND and then fails it.
 fn posted_meanwhile(t: &mut Tester<'_>, options: &ChannelOptions) -> Step {
     let options = ChannelOptions {
         retry_cnt: 1,
@@ -195,7 +195,7 @@ fn asked_again(t: &mut Tester<'_>, options: &ChannelOptions) -> Step {
     let since = t.now();
     was_seen = was_seen && dut.see(t, send.first, patience)?;
     if was_seen {
-        // The DUT chooses its timeout between T and 4 T.
+        // Measure the DUT's own timeout, which lies between T and 4 T.
         let own = t.now().since(since);
         t.pause(own * 9 / 10)?;
         t.send_frame(NAK, &dut.nak(send.first, NakCode::PSN_SEQUENCE_ERROR, 0))?;
@@ -298,8 +298,8 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
             .zip(acks.first())
             .map_or(Duration::ZERO, |(last, first)| last.at.since(first.at).1);
         let evidence: Vec<Evidence<'_>> = acks.iter().map(|ack| Evidence::from(*ack)).collect();
-        // Without an outstanding request no timer runs, and a lost ACK restarts no timer. No request is outstanding
-        // behind the last ACK.
+        // Count the ACKs that restarted a timer: the ACK arrived while a later request was outstanding. After the
+        // last ACK no request is outstanding.
         let before_last = acks.split_last().map_or(&[][..], |(_, before)| before);
         let counted = (1_usize..).zip(before_last).filter(|(wr_id, ack)| {
             let next = acks.get(*wr_id).map_or(until, |next| next.place);

@@ -4,11 +4,11 @@
 //! once, with IBV_WC_RETRY_EXC_ERR. The queue pair is then in error and sends nothing more. The value 7 means seven
 //! retries: only rnr_retry has a value for retries without end.
 //!
-//! On another connection the peer acknowledges the first SEND after its only retry; the DUT may then retry the second
-//! SEND once. On the last connection, the peer sends an RNR NAK after the only retry, which allows no further time-out
-//! retry. If too few transmissions arrive, the test repeats the case on new connections.
+//! On another connection the peer acknowledges the first SEND after its only retry; the DUT then retries the
+//! second SEND once. On the last connection, the peer sends an RNR NAK after the only retry, which allows no
+//! further time-out retry. If too few transmissions arrive, the test repeats the case on new connections.
 //!
-//! Reading: nothing is unclear.
+//! Reading: the specification is clear.
 //!
 //! False alarm: if a retry may have been lost, too few retries are INCONCLUSIVE. The test fails if the error came
 //! before the time-outs could be over, or if the only retry is missing on three connections.

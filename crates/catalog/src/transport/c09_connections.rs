@@ -6,7 +6,7 @@
 //! connections. Finally the DUT's request on one connection stays unanswered, or waits after an RNR NAK, while another
 //! connection makes progress.
 //!
-//! Reading: nothing is unclear.
+//! Reading: the specification is clear.
 //!
 //! False alarm: none known.
 
@@ -49,7 +49,7 @@ const STATE: Label<Verbs> = Label::new("is the host still there");
 /// Length of a receive in bytes, and distance between receives.
 const SLOT: u32 = 13 * 1024;
 const RECEIVES: u32 = 2;
-/// Offset of the WRITEs, behind the receives.
+/// Offset of the WRITEs, after the receives.
 const TARGET: u32 = RECEIVES * SLOT;
 /// Bytes of a message beyond two full packets.
 const REST: u32 = 5;
@@ -69,12 +69,12 @@ const PAIRS: [[Kind; 2]; 4] = [
     [Kind::WriteImm, Kind::Write],
 ];
 
-/// Number of exchanges that measure the path, before and after the test.
+/// Number of round trips that the test measures before and after its steps.
 const ROUND_TRIPS: u32 = 110;
 /// ACK timeout of unanswered requests: 67.1 ms.
 const TIMEOUT: AckTimeout = AckTimeout(14);
-/// Number of requests on the other connection, a quarter of the timeout apart. In all they last longer than the
-/// unanswered request may take.
+/// Number of requests on the other connection, a quarter of the timeout apart. Together they last longer than the
+/// unanswered request takes to fail.
 const BESIDES: u32 = 160;
 /// Interval of the RNR NAK: 163.84 ms.
 const TIMER: RnrTimer = RnrTimer(28);
@@ -140,7 +140,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
             t.send_frame(TURNS, other)?;
         }
         t.pause(ask::soon(t))?;
-        // Some packets may have been lost; the others are duplicates now.
+        // Repeat both messages: some packets may have been lost, and the others are duplicates now.
         for (channel, message) in &both {
             ask::ask(t, channel, AGAIN, message)?;
         }

@@ -4,9 +4,9 @@
 //! Then, with code 0, the DUT posts every operation alone, and three operations at a time. If the next packet of a
 //! message does not arrive, the peer acknowledges the packets before it.
 //!
-//! Reading: a requester need not count credits. If it counts them and knows no receive for a message, it sends one
-//! packet, and the other packets after the ACK of that packet. READs, atomics and WRITEs without immediate data consume
-//! no receive, so they do not wait.
+//! Reading: a requester need not count credits. If it counts them and has no credit for a message, it sends one
+//! packet of the message. It sends the other packets after the ACK of that packet. READs, atomics and WRITEs
+//! without immediate data consume no receive, so they do not wait.
 //!
 //! False alarm: the ACK timeout is on, so the DUT retransmits a lost packet. If a packet never arrives, a loss is not
 //! the reason.
@@ -35,7 +35,7 @@ const MISSING: Label<Wait> = Label::new("for a packet that did not come");
 const TIMEOUT: AckTimeout = AckTimeout(16);
 const RETRY_CNT: u8 = 3;
 
-/// Operations posted behind an ACK without credits: first alone, then three at a time.
+/// Operations posted after an ACK without credits: first alone, then three at a time.
 const POSTED: [&[Operation]; 9] = [
     &[Operation::Send],
     &[Operation::Write],

@@ -1,8 +1,9 @@
 //! `c09-datagram-limits`: a datagram queue pair sends no message that it does not support, and completes each receive
 //! once.
 //!
-//! The DUT posts three requests on a datagram queue pair: an MTU-sized datagram, a datagram one byte longer, and an
-//! RDMA WRITE. It sends the first datagram. The host refuses the other requests, or the DUT sends no packet of them.
+//! The DUT posts three requests on a datagram queue pair: an MTU-sized datagram, a datagram one byte longer, and
+//! an RDMA WRITE. The DUT sends the first datagram. The host refuses the other requests, or the DUT sends no
+//! packet of them.
 //!
 //! Then the DUT posts three receives: a receive that is too short, a receive in memory that the device may not write,
 //! and a receive without a datagram. The queue pair moves to ERR. Each receive must complete once, and not with

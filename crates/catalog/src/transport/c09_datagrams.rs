@@ -3,11 +3,11 @@
 //! The DUT posts datagrams of several lengths, with and without immediate data and solicited event, with its own Q_Key
 //! and with another Q_Key. It must send each datagram as one packet with the next PSN, and complete each request once.
 //! Then the peer sends datagrams of several lengths to the DUT. A receive holds the network header in its first 40
-//! bytes, and the payload behind it. A datagram longer than its receive must not complete with success.
+//! bytes, and the payload after it. A datagram longer than its receive must not complete with success.
 //!
-//! Reading: a Q_Key with the highest bit set stands for the queue pair's own Q_Key. Of the 40 bytes, the test compares
-//! only the addresses, in the IPv6 header or in an IPv4 header in the last 20 bytes. A datagram that is too long must
-//! not be reported as received; its other effects are left open.
+//! Reading: a Q_Key with the highest bit set stands for the queue pair's own Q_Key. Of the 40 bytes, the test
+//! compares only the addresses, in the IPv6 header or in an IPv4 header in the last 20 bytes. The host must not
+//! report a datagram longer than its receive as received; the test leaves its other effects open.
 //!
 //! False alarm: a datagram may be lost in either direction, so a missing datagram proves nothing on a real path.
 
@@ -51,14 +51,14 @@ const POSTS: [(u32, bool, bool, QKey); 5] = [
     (256, true, true, QKey(0x8000_0001)),
     (64, false, false, OTHER),
 ];
-/// Traffic class of each datagram. Congestion control owns the two ECN bits.
+/// Traffic class of each datagram. The two ECN bits are 0: congestion control owns them.
 const CLASSES: [u32; 5] = [0, 0x54, 0xA8, 0, 0x54];
 
 /// The peer's datagrams: length in bytes, immediate data.
 const SENDS: [(u32, bool); 4] = [(0, false), (5, true), (256, false), (64, true)];
 /// Length of a receive in bytes, and distance between receives.
 const SLOT: u32 = HEADER + 256;
-/// Offset of the receives, behind the data to send.
+/// Offset of the receives, after the data to send.
 const SLOTS: u32 = 4096;
 /// Length in bytes of the receive that is too short for the last datagram.
 const SHORT: u32 = HEADER + 63;

@@ -1,4 +1,5 @@
-//! `c09-datagrams-dropped`: the DUT drops a datagram that is early, finds no receive or is invalid, without any effect.
+//! `c09-datagrams-dropped`: the DUT drops a datagram in INIT, without a receive, or with an error, without any
+//! effect.
 //!
 //! The DUT's datagram queue pair has a receive. In INIT it must drop datagrams; in RTR a datagram must fill the
 //! receive. In RTS it must drop datagrams that find no receive; the next datagram fills the next receive. Then the peer
@@ -6,8 +7,8 @@
 //! and immediate data, and a datagram with a wrong ICRC. A valid datagram follows. The last datagram finds a receive in
 //! memory that the device may not write: the receive must not complete with success.
 //!
-//! Reading: a dropped datagram consumes no receive, completes nothing, and gets no response. The state of a queue pair
-//! after a failed receive is left open, so this step is the last.
+//! Reading: a dropped datagram consumes no receive, completes nothing, and gets no response. The specification
+//! leaves open the state of a queue pair after a failed receive, so this step is the last.
 //!
 //! False alarm: none known. A datagram lost on a real path proves nothing.
 
@@ -40,8 +41,8 @@ const STATE: Label<Verbs> = Label::new("is the host still there");
 const Q_KEY: QKey = QKey(0x1357_9BDF);
 const LENGTH: u32 = 64;
 const SLOT: u32 = HEADER + LENGTH;
-/// Length in bytes of a datagram to accept. Such a datagram is shorter, so that it does not cover all bytes of a
-/// wrongly accepted datagram.
+/// Length in bytes of a datagram to accept. It is shorter than a datagram to drop, so that it does not cover all
+/// bytes of a wrongly accepted datagram.
 const SOUND: u32 = LENGTH - 16;
 /// Number of receives in the connection's memory. The receive in other memory has the next wr_id.
 const RECEIVES: u64 = 3;
@@ -122,8 +123,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     });
     drop_all(t, &channel, &of, &others)?;
     drop_all(t, &channel, &of, &keys)?;
-    // Immediate data must not bypass the check of the Q_Key. In the last packet, a single wrong bit makes the ICRC
-    // wrong.
+    // Immediate data must not bypass the check of the Q_Key. The next frame has one wrong bit, in its ICRC.
     let mut immediate = one(t, &channel, &of, "immediate data with another Q_Key");
     immediate.bth = immediate.bth.with_opcode(Opcode::UD_SEND_ONLY_IMM);
     immediate.deth = immediate.deth.map(|deth| deth.with_q_key(QKey(Q_KEY.0 ^ 1 << 16)));

@@ -4,16 +4,16 @@
 //! - A SEND is delivered once.
 //! - The host changes the target of a WRITE before the duplicate comes: the host's bytes stay. The ACKs of SEND and
 //!   WRITE carry the PSN of the latest request.
-//! - The host changes the memory of a READ before two duplicates come, of the whole READ and of its part from the
-//!   second packet on. The responses carry the current data.
+//! - The host changes the memory of a READ. Then the peer repeats the whole READ, and its part from the second
+//!   packet on. The responses carry the current data.
 //! - The response to a FetchAdd carries the original value of the first execution, and the memory stays unchanged.
 //!
 //! Duplicates do not advance the MSN, and the DUT never refuses them.
 //!
 //! Reading: a partial duplicate of a READ begins with one of its packets and reaches to its end. The test tries no
-//! other parts: serving and dropping them both conform. The FetchAdd is the latest atomic, so the DUT still stores its
-//! result. The DUT may answer or ignore a duplicate that has another R_Key, but must send no NAK. A device without
-//! READs or atomics is tested without them.
+//! other parts: serving and dropping them both conform. The FetchAdd is the latest atomic, so the DUT still stores
+//! its result. The DUT may answer or ignore a duplicate that has another R_Key, but must send no NAK. The test
+//! leaves out READs and atomics if the device lacks them.
 
 use core::time::Duration;
 

@@ -36,7 +36,7 @@ const INVALID: Label<Frames> = Label::new("WRITE longer than DMALen");
 const STATE: Label<Verbs> = Label::new("state of the queue pair at the end");
 const RESET: Label<Verbs> = Label::new("modify to RESET");
 const TARGET: u32 = 4096;
-/// Time that a host may need to report the end of a queue pair, before the queue pair moves to RESET.
+/// Time that a host may need to report an error of a queue pair, before the queue pair moves to RESET.
 const LATE: Duration = Duration::from_secs(2);
 
 pub(super) static TEST: Test = Test {

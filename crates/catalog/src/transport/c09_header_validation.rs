@@ -1,10 +1,10 @@
 //! `c09-header-validation`: the DUT drops packets with an invalid header, and sends no response.
 //!
-//! For each case the peer sends one or more WRITEs with an invalid header and a correct ICRC. It sends each WRITE three
-//! times, because a packet may be lost. Then it sends a valid WRITE with the same PSN to an adjacent address. The DUT
-//! sends no response to the invalid WRITEs and acknowledges the valid WRITE. The memory shows only the valid WRITE.
-//! Afterwards a padded SEND fills a receive without its padding, and a full member accepts the WRITE of a limited
-//! member.
+//! For each case the peer sends one or more WRITEs with an invalid header and a correct ICRC. It sends each WRITE
+//! three times, because a packet may be lost. Then it sends a valid WRITE with the same PSN to an adjacent
+//! address. The DUT sends no response to the invalid WRITEs and acknowledges the valid WRITE. The memory shows
+//! only the valid WRITE. Afterwards the DUT delivers a padded SEND without the padding, and executes a WRITE from
+//! another UDP port. If the DUT is a full member, it also executes the WRITE of a limited member.
 //!
 //! Reading: P_Keys match if their low 15 bits are equal and not 0, and at least one side is a full member. The DUT's
 //! own packets show whether it is a full member; a limited member drops the WRITE of a limited member. Verbs cannot
@@ -98,7 +98,7 @@ const LOOKED_AT: u32 = 4096;
 /// Length of the padded SEND in bytes, and offset of its receive.
 const ODD: u32 = 5;
 const SLOT: u32 = 3072;
-/// Wait for a response after the invalid packets of a case, so that the case that caused a response is known.
+/// Wait for a response after the invalid packets of a case, before the packets of the next case.
 const MOMENT: Duration = Duration::from_millis(20);
 
 const fn place(n: u32) -> u32 {
@@ -175,7 +175,8 @@ pub(super) fn no_qp(channel: &Channel) -> Qpn {
     Qpn(channel.dut_qpn.0 ^ 0x0055_5000)
 }
 
-/// Returns a queue pair number that differs in one bit. If this queue pair exists, it has another connection.
+/// Returns a queue pair number that differs from the DUT's in one bit. If this queue pair exists, it has another
+/// connection.
 fn other_qp(channel: &Channel, bit: u32) -> Qpn {
     Qpn(channel.dut_qpn.0 ^ 1 << bit)
 }

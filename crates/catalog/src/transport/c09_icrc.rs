@@ -89,8 +89,9 @@ fn is_covered(frame: &[u8], offsets: &Offsets, at: (usize, u32)) -> bool {
 
 /// Returns whether flipping this bit makes a reserved opcode of the RC class.
 ///
-/// The DUT would drop such a packet for its opcode, not for its ICRC. A reserved opcode also makes the kernel of Linux
-/// rxe panic; see `c09-nak-reserved-opcode`. The peer then flips the bit in a SEND Only, whose opcode stays defined.
+/// The DUT would drop a packet with this opcode for its opcode, not for its ICRC. A reserved opcode also makes the
+/// kernel of Linux rxe panic; see `c09-nak-reserved-opcode`. The peer then flips the bit in a SEND Only, whose
+/// opcode stays defined.
 fn gives_reserved_opcode(frame: &[u8], offsets: &Offsets, (byte, bit): (usize, u32)) -> bool {
     let opcode = Opcode(frame[byte] ^ (1 << bit));
     byte == offsets.bth && opcode.service() == Service::Rc && !opcode.is_request() && !opcode.is_response()

@@ -9,7 +9,7 @@
 //! Reading: AckReq may be set in any packet of a message, and requires a response. The DUT answers a duplicate, which
 //! changes nothing, even if another message is incomplete. The peer sends no request that the device lacks.
 //!
-//! False alarm: the peer repeats a lost packet, three times at most.
+//! False alarm: none known. The peer sends each packet until the DUT responds, three times at most.
 
 use core::time::Duration;
 
@@ -42,7 +42,7 @@ const LOOKED_AT: u32 = 32 * 1024;
 /// Offset of the receive, and offset of the WRITEs.
 const RECEIVES: u32 = 16 * 1024;
 const PLACE: u32 = 1024;
-/// Offset of the FetchAdd's operand.
+/// Offset of the number that the FetchAdd changes.
 const NUMBER_AT: u32 = 64;
 
 pub(super) static TEST: Test = Test {

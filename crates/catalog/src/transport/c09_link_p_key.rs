@@ -1,8 +1,8 @@
 //! `c09-link-p-key`: a port accepts a packet whose P_Key matches any entry of the table; QP0 needs no P_Key.
 //!
-//! The test adds a full and a limited partition to the first block of the table. It also sends packets of other
-//! partitions, some with a GRH. Then the full partition is alone in the table, behind an invalid entry. Finally the
-//! full partition replaces the default partition.
+//! The test adds a full and a limited partition to the first block of the table. It sends packets of these and of
+//! other partitions, some with a GRH. Then an invalid entry replaces the full partition, and the full partition
+//! replaces the limited one. Finally the full partition replaces the default partition.
 //!
 //! Reading: two limited members do not match. An entry whose low 15 bits are 0 matches nothing.
 //!
@@ -75,7 +75,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     link.probe_each(&P_KEY, [full, foreign | FULL, foreign], |link, p_key| {
         link.global().bth(|bth| bth.with_p_key(PKey(p_key))).mended()
     })?;
-    // An entry behind an invalid entry is as valid as any other.
+    // An entry after an invalid entry is as valid as any other.
     let table = found
         .quiet()
         .change(|table| table.with_p_key(1, PKey(0)).with_p_key(2, PKey(full | FULL)));

@@ -1,7 +1,7 @@
 //! Requests with memory that the device may not use fail locally, in order, and never complete with success.
 //!
 //! `c09-local-errors`: a fenced SEND waits for a READ. The host deregisters the SEND's memory, then the peer answers
-//! the READ. The SEND fails with IBV_WC_LOC_PROT_ERR, the DUT sends no packet of it, and the SEND behind it is flushed.
+//! the READ. The SEND fails with IBV_WC_LOC_PROT_ERR, the DUT sends no packet of it, and the SEND after it is flushed.
 //! On another connection the DUT posts a READ between two SENDs, and the READ's buffer lies in memory that the device
 //! may not write. The first SEND completes, and the READ fails with the same status. Then the DUT posts a WRITE with
 //! Immediate and a receive in the error state; both are flushed.
@@ -9,8 +9,8 @@
 //! `c09-nak-operational`: the peer sends a SEND, and the receive lies in memory that the device may not write. The DUT
 //! sends one NAK 0x63, fails the receive, and leaves the memory unchanged.
 //!
-//! A device without READs cannot run the first part. For such a device, a NAK moves the queue pair to error, and the
-//! test checks only the requests posted in the error state.
+//! `c09-local-errors` needs READs. If the device has none, a NAK moves the queue pair to error, and the test
+//! checks only the requests posted in the error state.
 //!
 //! Reading: the DUT may send a READ before it checks the READ's memory.
 //!
@@ -222,7 +222,7 @@ fn receive_in_error(t: &Trace, f: &mut Findings<'_>, dialogue: &rc::Dialogue<'_>
 }
 
 fn receive(t: &mut Tester<'_>) -> Step {
-    // The only NAK of a connection may be lost, and in the error state the device sends no other NAK.
+    // The DUT sends only one NAK on a connection, and this NAK may be lost. Then try another connection.
     for _ in 0..TRIES {
         let dut = Requester::open(t, &not_writable())?;
         let post = Command::PostReceive(pb::PostReceive {

@@ -5,7 +5,7 @@
 //! of the same length. The path MTU is 256 bytes, so each message takes more than 256 packets. Each completion reports
 //! the number of bytes. The test does not apply to a device with shorter memory regions.
 //!
-//! Reading: nothing is unclear.
+//! Reading: the specification is clear.
 //!
 //! False alarm: none known.
 
@@ -73,7 +73,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     };
     let mut dut = Requester::open(t, &options)?;
     let channel = dut.channel;
-    // Random data: no part equals another.
+    // Random data, so that misplaced data shows.
     let bytes = ask::random_bytes(t, "what is sent", LENGTH);
     ask::fill(t, &channel, FILL, 0, bytes)?;
     ask::fill(t, &channel, FILL, READ, vec![0; LENGTH as usize])?;

@@ -1,7 +1,7 @@
 //! `c09-many-messages`: the MSN counts messages beyond 16 bits.
 //!
-//! The peer sends empty WRITEs, 64 at a time, up to the number in the parameter. Only the last WRITE of each 64 has
-//! AckReq set. A rule judges the MSN of each acknowledgement, as in every test.
+//! The peer sends empty WRITEs, 64 at a time, up to the number in the parameter. Only the last WRITE of each 64
+//! has AckReq set. A rule of the oracle judges the MSN of each acknowledgement.
 //!
 //! Reading: an empty WRITE is a message and counts. It needs no receive and touches no memory, so the peer can send
 //! many quickly.

@@ -1,18 +1,18 @@
 //! `c09-modify-steps`: a queue pair makes the transitions that the architecture allows, and refuses all others.
 //!
-//! Queue pairs of both services, without a peer, go from RESET to RTS, SQD, ERR and RESET. Before each transition the
-//! test tries invalid transitions: to states that cannot follow, without a required attribute, and with an excess
-//! attribute. A refused transition leaves the queue pair's state unchanged. The queue pair goes to RTS with each
-//! optional attribute, alone and together, with the least and with the greatest values. Requests posted in ERR are
-//! flushed. A datagram queue pair whose send queue failed goes back to RTS, and to no other of the tried states. The
-//! host refuses SENDs before RTS. In RTS it accepts as many SENDs as the queue was created for.
+//! Queue pairs of both services, without a peer, go from RESET to RTS, SQD, ERR and RESET. Before each transition
+//! the test tries invalid transitions: to states that cannot follow, without a required attribute, and with an
+//! excess attribute. A refused transition leaves the queue pair's state unchanged. The queue pair goes to RTS with
+//! each optional attribute alone, with all of them, with the least values and with the greatest. Requests posted
+//! in ERR are flushed. A datagram queue pair whose send queue failed goes back to RTS, and to no other of the
+//! tried states. The host refuses SENDs before RTS. In RTS it accepts as many SENDs as the queue was created for.
 //!
-//! Reading: the table of attributes by transition is the architecture's; Linux has the same table. On a host the kernel
-//! and the driver may refuse before the device sees the command. There a wrongly accepted transition is INCONCLUSIVE, a
-//! wrongly refused transition is NOT_APPLICABLE, and work posted too early is not judged. With `--set own_verbs=1` the
-//! test judges all three. The test leaves out services, states and values that the device lacks, and SQD on a host
-//! without it. Without `--set soft_roce=1` it never increases max_dest_rd_atomic on Linux rxe, whose kernel would then
-//! write out of bounds.
+//! Reading: the table of attributes by transition is the architecture's; Linux has the same table. On a host the
+//! kernel and the driver may refuse a command before the device sees it. A wrongly accepted transition is
+//! therefore INCONCLUSIVE, and a wrongly refused transition NOT_APPLICABLE. The test does not judge work posted
+//! too early. With `--set own_verbs=1` the test judges all three as faults. The test leaves out services, states
+//! and values that the device lacks, and SQD on a host without it. Without `--set soft_roce=1` the test never
+//! increases max_dest_rd_atomic on Linux rxe, whose kernel would then write out of bounds.
 //!
 //! False alarm: none known.
 
@@ -50,7 +50,7 @@ const DESTROY: Label<Verbs> = Label::new("destroy the other queue pair");
 const OTHER: Label<Verbs> = Label::new("register memory that will be gone");
 const GONE: Label<Verbs> = Label::new("deregister it under a datagram");
 
-/// Longest wait for a completion that nothing delays.
+/// Pause after a request, long enough for its completion.
 const LATER: Duration = Duration::from_secs(2);
 
 /// Number of requests that each queue of a queue pair holds.
@@ -81,7 +81,7 @@ pub(super) static TEST: Test = Test {
     judge: judge_steps,
 };
 
-/// A queue pair whose transitions are tried.
+/// A queue pair whose transitions the test tries.
 struct Tried {
     qp: u32,
     channel: Channel,
@@ -127,7 +127,7 @@ impl Tried {
 
     /// Tries a transition, and queries the state afterwards. Returns whether the host accepted the transition.
     ///
-    /// A transition that the device lacks is not tried.
+    /// Returns `false`, without a try, if the device lacks the transition.
     fn to(&self, t: &mut Tester<'_>, state: pb::QpState, attributes: &pb::QpAttributes) -> Step<bool> {
         let modify = self.modify(state, attributes);
         if t.must_be_offered(Side::Dut, &modify).is_err() {
@@ -400,7 +400,7 @@ fn in_rts(t: &mut Tester<'_>, tried: &Tried, given: &Given) -> Step {
     Ok(())
 }
 
-/// Moves to ERR, then tries ERR and RESET from every state.
+/// Tries invalid transitions in ERR, then moves to ERR and to RESET from each state.
 fn down(t: &mut Tester<'_>, tried: &Tried, given: &Given) -> Step {
     use pb::QpState::{Err, Init, Reset, Rtr, Rts, Sqd, Sqe};
     let none = pb::QpAttributes::default();
@@ -416,7 +416,7 @@ fn down(t: &mut Tester<'_>, tried: &Tried, given: &Given) -> Step {
     ];
     tried.not_to(t, &to)?;
     tried.not_to(t, &[(Sqe, &none)])?;
-    // Post to one queue after the other, so that work on one queue is not the reason to flush the other.
+    // Post to one queue at a time: the device must flush each queue without work on the other.
     tried.send(t, 4)?;
     t.pause(LATER)?;
     tried.receive(t, 4)?;
@@ -438,7 +438,7 @@ fn down(t: &mut Tester<'_>, tried: &Tried, given: &Given) -> Step {
     Ok(())
 }
 
-/// Goes to RTS with each optional attribute, alone and together, and with the least and greatest values.
+/// Goes to RTS with each optional attribute alone, with all of them, with the least values and with the greatest.
 fn each_way(t: &mut Tester<'_>, tried: &Tried, given: &Given, service: pb::Service) -> Step {
     use pb::QpState::{Init, Reset, Rtr, Rts};
     let none = pb::QpAttributes::default();
@@ -493,7 +493,8 @@ fn failed(t: &mut Tester<'_>, tried: &Tried, given: &Given) -> Step {
     Ok(())
 }
 
-/// Makes the send queue fail, if possible, with a datagram whose memory is deregistered. Returns whether it failed.
+/// Makes the send queue fail, if possible, with a datagram whose memory is deregistered. Returns whether the send
+/// queue failed.
 fn fails(t: &mut Tester<'_>, tried: &Tried, given: &Given, wr_id: u64) -> Step<bool> {
     use pb::QpState::{Rts, Sqd};
     let none = pb::QpAttributes::default();
@@ -513,7 +514,7 @@ fn fails(t: &mut Tester<'_>, tried: &Tried, given: &Given, wr_id: u64) -> Step<b
             length: 8,
         };
         tried.send_to(t, wr_id, given, gone)?;
-        // The request behind it is flushed.
+        // The next request is flushed.
         tried.send_to(t, wr_id + 50, given, tried.channel.memory.slice(0, 8))?;
     }
     let gone = Command::DeregisterMemory(pb::DeregisterMemory { memory: other.memory });

@@ -3,15 +3,15 @@
 //! Each case has its own queue pair:
 //! - One queue pair without rights and with the shortest RNR interval gets all rights and a longer interval in RTS. The
 //!   DUT then executes the peer's requests, and its RNR NAK carries the longer interval.
-//! - One queue pair loses its rights in RTS, and then refuses a WRITE. In the same way, two more queue pairs refuse a
-//!   READ and a FetchAdd.
+//! - Three queue pairs lose their rights in RTS. Then one refuses a WRITE, one a READ, and one a FetchAdd.
 //! - Two queue pairs get their rights late: one from INIT to INIT, the other with the transition to RTR.
 //! - One queue pair gets its RNR interval with the transition to RTS.
-//! - Other queue pairs change attributes in SQD: ACK timeout and retry_cnt, rnr_retry, max_rd_atomic and address
-//!   vector, or the ACK timeout alone. Back in RTS they use the new values, and the old values of all other attributes.
+//! - Four queue pairs change attributes in SQD. The first changes the ACK timeout and retry_cnt, the second
+//!   rnr_retry. The third changes max_rd_atomic and the address vector, the fourth only the ACK timeout. Back in
+//!   RTS they use the new values, and the old values of all other attributes.
 //!
-//! Reading: nothing is unclear. If a host refuses an optional transition, the test does not check the effect of that
-//! transition. A device without SQD or READs is tested without them.
+//! Reading: the specification is clear. If a host refuses an optional transition, the test does not check the
+//! effect of that transition. The test leaves out SQD and READs if the device lacks them.
 //!
 //! False alarm: none known.
 
@@ -73,7 +73,7 @@ const NONE: pb::Access = pb::Access {
     remote_read: false,
     remote_atomic: false,
 };
-/// RNR interval that a transition sets.
+/// RNR interval that the test sets with or after the transition to RTS.
 const LATER_RNR: RnrTimer = RnrTimer(20);
 const TIMEOUT: AckTimeout = AckTimeout(14);
 
@@ -195,7 +195,8 @@ fn rights_taken(t: &mut Tester<'_>, operation: pb::Operation) -> Step {
     dut.close(t)
 }
 
-/// Grants rights with a later transition than the first. The DUT must then execute a WRITE.
+/// Grants rights after the first transition to INIT: from INIT to INIT, or with RTR. The DUT must then execute a
+/// WRITE.
 fn rights_by(t: &mut Tester<'_>, rights_by: RightsBy) -> Step {
     let options = ChannelOptions {
         rights_by,

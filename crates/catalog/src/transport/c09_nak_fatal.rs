@@ -5,11 +5,11 @@
 //! the others with IBV_WC_WR_FLUSH_ERR, in this order. Two receives are flushed, too. The DUT retransmits nothing. Its
 //! queue pair is in error and does not respond to a WRITE.
 //!
-//! On a fourth connection all four SENDs are unsignaled: the failed SENDs complete nevertheless, the successful first
-//! SEND does not. On a fifth connection a READ of three packets gets its first response, then the NAK instead of the
-//! second. A device without READs is tested without the fifth connection.
+//! On a fourth connection all four SENDs are unsignaled: the failed SENDs complete nevertheless, the successful
+//! first SEND does not. On a fifth connection a READ of three packets gets its first response, then the NAK
+//! instead of the second. The fifth connection needs a device with READs.
 //!
-//! Reading: nothing is unclear.
+//! Reading: the specification is clear.
 //!
 //! False alarm: none known. The peer repeats the NAK if no completion comes.
 
@@ -106,7 +106,7 @@ fn refused(t: &mut Tester<'_>, code: NakCode, silent: bool) -> Step {
     dut.close(t)
 }
 
-/// Refuses a READ at its second response; a SEND is posted behind it.
+/// Refuses a READ at its second response; a SEND is posted after it.
 fn within_read(t: &mut Tester<'_>) -> Step {
     let mut dut = Requester::open(t, &ChannelOptions::default())?;
     let read = dut.post(t, Ask::new(pb::Operation::Read, 3 * dut.mtu))?;

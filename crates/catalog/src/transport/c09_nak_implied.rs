@@ -1,11 +1,11 @@
 //! `c09-nak-implied`: a response to a later request makes the DUT repeat an earlier READ or atomic that got no
 //! response.
 //!
-//! A READ or a FetchAdd is outstanding, and a second request behind it. On each connection the peer answers the second
-//! request in another way. A SEND gets an ACK, an RNR NAK, a sequence NAK or a refusing NAK; a READ or a FetchAdd gets
-//! its response. The peer sends no response to the first request. The DUT completes neither request, and repeats the
-//! first. Then the peer answers both, and both complete in order. Unless the second request was refused, the sequence
-//! runs twice on each connection.
+//! A READ or a FetchAdd is outstanding, and the DUT has sent a second request after it. On each connection the
+//! peer answers the second request in a different manner. A SEND gets an ACK, an RNR NAK, a sequence NAK or a
+//! refusing NAK; a READ or a FetchAdd gets its response. The peer sends no response to the first request. The DUT
+//! completes neither request, and repeats the first. Then the peer answers both, and both complete in order.
+//! Unless the second request was refused, the sequence runs twice on each connection.
 //!
 //! Reading: when the first request is answered, the second may complete by its earlier response, or need another
 //! response. After a refusal the DUT may repeat the first at any time. It must not complete the first with success or

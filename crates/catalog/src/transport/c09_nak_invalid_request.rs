@@ -4,7 +4,8 @@
 //! NAK has the PSN of the wrong packet, and its MSN is still 1. Then the queue pair is in error, accepts no further
 //! request, and the DUT's memory is unchanged.
 //!
-//! `c09-nak-max-dest-rd-atomic`: the same for READs and atomics on a queue pair that accepts neither.
+//! `c09-nak-max-dest-rd-atomic`: a queue pair with max_dest_rd_atomic 0 refuses READs and atomics in the same
+//! manner.
 //!
 //! Reading: a length above 2^31 lies outside every region too, so NAK 0x62 also conforms. Data of packets before the
 //! wrong packet may be in memory. `c09-nak-reserved-opcode` tries reserved opcodes.
@@ -394,13 +395,13 @@ fn write(channel: &Channel, psn: Psn, length: u32) -> Vec<Transport> {
     Message::write(channel, psn, TARGET, &pattern(length)).packets
 }
 
-/// Returns the packets. The first packet has four bytes of payload.
+/// Gives the first packet four bytes of payload.
 fn with_data(mut packets: Vec<Transport>) -> Vec<Transport> {
     packets[0].payload = pattern(4);
     packets
 }
 
-/// Returns the packets. The first packet has another RETH:DMALen.
+/// Sets RETH:DMALen of the first packet.
 fn of_length(mut packets: Vec<Transport>, length: u32) -> Vec<Transport> {
     packets[0].reth = packets[0].reth.map(|reth| reth.with_dma_len(length));
     packets

@@ -1,8 +1,8 @@
 //! `c09-nak-remote-access`: a queue pair refuses a request that the memory region does not allow, and does not execute
 //! it.
 //!
-//! Each case has its own connection, as in `c09-nak-invalid-request`. The cases are a wrong R_Key, an address outside
-//! the region, a missing right, and a deregistered region, each with WRITE, READ and FetchAdd. The DUT answers each
+//! Each case has its own connection, and follows a valid SEND. The cases are a wrong R_Key, an address outside the
+//! region, a missing right, and a deregistered region, each with WRITE, READ and FetchAdd. The DUT answers each
 //! request with one NAK 0x62, a remote access error.
 //!
 //! Reading: the R_Key of a WRITE or READ of no bytes is not checked, so the DUT executes these requests. The agent has
@@ -57,7 +57,7 @@ fn wrong_key(mut packets: Vec<Transport>) -> Vec<Transport> {
     packets
 }
 
-/// Returns the packets. The first packet has the longest DMALen that conforms.
+/// Sets DMALen of the first packet to the longest length that conforms.
 fn longest(mut packets: Vec<Transport>) -> Vec<Transport> {
     packets[0].reth = packets[0].reth.map(|reth| reth.with_dma_len(1 << 31));
     packets
@@ -94,7 +94,7 @@ static CASES: &[Refusal] = &[
         Message::fetch_add(c, psn, MEMORY, ADDED).packets
     })
     .atomic(),
-    // The longest allowed message is no invalid request.
+    // A message of the longest allowed length is no invalid request, so the DUT must report the access error.
     Refusal::new("WRITE First of 2^31 bytes, beyond the region", CODE, |c, psn| {
         let mut packets = Message::write(c, psn, BEYOND, &vec![0x5A; 2 * mtu(c) as usize]).packets;
         packets.truncate(1);

@@ -1,12 +1,13 @@
 //! `c09-nak-reserved-opcode`: a queue pair sends NAK 0x61 for a request with a reserved opcode, and does not execute
 //! it.
 //!
-//! Each case has its own connection, as in `c09-nak-invalid-request`. The DUT acknowledges a valid SEND, then answers
-//! the case with one NAK 0x61, and the queue pair is in error.
+//! Each case has its own connection. The DUT acknowledges a valid SEND, then answers the case with one NAK 0x61,
+//! and the queue pair is in error.
 //!
-//! The test is separate and the last of its chapter, because the opcode makes the kernel of Linux rxe panic. The cause
-//! is that rxe computes the ICRC with a header length that reserved opcodes lack. The test does not run on rxe without
-//! `--set soft_roce=1`, which permits a crash of the host. The run then skips later tests on this host.
+//! The test is separate and the last of its chapter, because the opcode makes the kernel of Linux rxe panic. The
+//! cause is that rxe computes the ICRC with a header length that reserved opcodes lack. The test does not run on
+//! rxe without `--set soft_roce=1`, which permits a crash of the host. After a crash the run skips later tests on
+//! this host.
 //!
 //! Reading: a reserved opcode of the RC class must be refused. The test does not try the codes of FLUSH and ATOMIC
 //! WRITE, because a device may support these operations.

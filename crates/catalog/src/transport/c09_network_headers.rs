@@ -34,7 +34,7 @@ const STATE: Label<Verbs> = Label::new("is the host still there");
 
 /// Length of each WRITE in bytes.
 const LENGTH: u32 = 64;
-/// Offset of the first WRITE, behind the data that the DUT sends.
+/// Offset of the first WRITE, after the data that the DUT sends.
 const PLACE: u32 = 4096;
 
 /// Change of a packet's headers.

@@ -1,6 +1,6 @@
 //! `c09-psn-regions`: half of all PSNs are duplicates, the other half are out of sequence; a duplicate has no effect.
 //!
-//! On one connection, behind a valid WRITE:
+//! On one connection, after a valid WRITE:
 //! - A WRITE with the oldest duplicate PSN is acknowledged, but not executed.
 //! - A WRITE with the PSN furthest ahead gets a sequence NAK, and is not executed.
 //! - The oldest duplicate is acknowledged again while the gap is open.
@@ -56,7 +56,7 @@ const LOOKED_AT: u32 = 16 * 1024;
 const PLACES: [u32; 2] = [8, 256];
 /// Offset of the requests that the DUT does not execute.
 const NOWHERE: u32 = 1024;
-/// Number for the atomics, its offset, and the operand of FetchAdd.
+/// Initial value for the atomics, its offset, and the operand of FetchAdd.
 const NUMBER: u64 = 0xFEDC_BA98_7654_3210;
 const NUMBER_AT: u32 = 64;
 const ADDED: u64 = 0x0101_0202_0303_0404;

@@ -7,9 +7,11 @@
 //!   another NAK.
 //! - A message of six packets has two gaps.
 //! - A READ closes a gap, and the DUT reports the next gap.
-//! - A READ and a FetchAdd come behind a gap.
-//! - A WRITE with Immediate is repeated while a receive is left, and the receive stays.
-//! - A WRITE comes behind a SEND that got an RNR NAK. The DUT ignores the WRITE, before a receive is posted and after.
+//! - A READ and a FetchAdd arrive behind a gap.
+//! - The peer repeats a WRITE with Immediate while a receive is posted. The duplicate does not consume the
+//!   receive.
+//! - A WRITE follows a SEND that got an RNR NAK. The DUT ignores the WRITE until the peer repeats the SEND, even
+//!   after a receive is posted.
 //!
 //! Reading: after the NAK the DUT ignores requests out of sequence until the missing request comes. The peer repeats an
 //! ignored request with other data, so that the memory shows which request the DUT executed.
@@ -59,7 +61,7 @@ const STATE: Label<Verbs> = Label::new("is the host still there");
 const LENGTH: u32 = 64;
 /// Length of the memory that is compared, in bytes.
 const LOOKED_AT: u32 = 4096;
-/// Distance of the far PSNs: well within the half that lies ahead.
+/// Distance of the far PSNs, less than half of all PSNs, so that these PSNs lie ahead.
 const DISTANCE: u32 = 1 << 22;
 /// Time that a late response may need.
 const LATE: Duration = Duration::from_secs(3);
@@ -157,7 +159,8 @@ fn gaps_of_one(t: &mut Tester<'_>) -> Step<bool> {
     let bytes = ask::random_bytes(t, PARTS.name, 6 * ask::mtu(&channel));
     let frames = Message::write(&channel, channel.own_psn, 0, &bytes).frames(&channel);
     let mut answered = false;
-    // The Last reveals the second gap, so that on hardware the two NAKs are not confused.
+    // Packet 3 reveals the first gap, and packet 5 the second. Two different packets keep the NAKs apart on
+    // hardware.
     for at in [0, 3, 1, 5] {
         // The DUT may repeat an earlier acknowledgement.
         ask::drain(t)?;
@@ -264,7 +267,7 @@ fn behind_rnr(t: &mut Tester<'_>) -> Step<Channel> {
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    // The rules judge these packets.
+    // The rules of the oracle judge these packets.
     t.not_judged(PARTS);
     for label in [PARTS_STATE, PARTS_MEMORY, FILL] {
         t.not_judged(label);
@@ -283,8 +286,8 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     judge_behind(t, f, behind.first().ok_or(Gap::Missing(BEHIND.name))?)?;
     for label in DATA {
         for turn in all.iter().filter_map(|dialogue| answer::turn(t, dialogue, label)) {
-            // The peer had not sent the missing request yet. A rule sees only packets, so it cannot know this if
-            // packets may be lost.
+            // The peer had not sent the missing request yet. A rule of the oracle cannot rely on this, because it
+            // allows for lost packets.
             let is_response = |seen: &&Seen<'_>| seen.psn() == turn.last_sent() && answer::nak_in(seen).is_none();
             let responses: Vec<Seen<'_>> = turn.answers.iter().filter(is_response).copied().collect();
             let result = if responses.is_empty() {

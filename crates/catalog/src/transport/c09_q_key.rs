@@ -1,10 +1,10 @@
 //! `c09-q-key`: a queue pair drops a datagram with a wrong Q_Key, and sends no response.
 //!
-//! The DUT has a datagram queue pair with receives. Its Q_Key was changed in RTS. The peer sends datagrams with wrong
-//! Q_Keys, and a datagram to an address that the port does not have. It also sends a datagram that ends before its
-//! immediate data. The peer sends each datagram three times, because a datagram may be lost. Then it sends a datagram
-//! with the correct Q_Key and another, shorter payload. Only this datagram completes a receive, with its payload behind
-//! the 40 bytes of the network header. All other memory is unchanged.
+//! The DUT has a datagram queue pair with receives, whose Q_Key the host changed in RTS. The peer sends datagrams
+//! with wrong Q_Keys, and a datagram to an address that the port does not have. It also sends a datagram that ends
+//! before its immediate data. The peer sends each datagram three times, because a datagram may be lost. Then it
+//! sends a datagram with the correct Q_Key and another, shorter payload. Only this datagram completes a receive,
+//! with its payload after the 40 bytes of the network header. All other memory is unchanged.
 //!
 //! The datagram without immediate data makes the kernel of Linux rxe panic. The peer sends it to rxe only with `--set
 //! soft_roce=1`.

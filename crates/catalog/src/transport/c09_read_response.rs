@@ -12,7 +12,7 @@
 //! Reading: both statuses conform. A repeated READ may resume at any packet, if no data is missing. After a response
 //! with a wrong opcode the DUT may fail the READ or repeat it.
 //!
-//! False alarm: none known. The peer sends the response behind the gap again if nothing happens.
+//! False alarm: none known. The peer repeats the response after the gap if the DUT does not react.
 
 use verbatim_oracle::Rule;
 use verbatim_record::verbs::pb;

@@ -1,11 +1,11 @@
 //! `c09-receives`: the peer's messages fill receives in order, and each completion describes its message.
 //!
-//! No other memory changes. On one connection the peer sends SENDs of no byte, one byte, one packet and three packets,
-//! with and without immediate data. Between them it sends WRITEs with Immediate, and one WRITE without immediate data.
-//! The receives lie in another order than the host posted them. Then the peer sends SENDs and WRITEs to addresses of
-//! all eight alignments modulo 8; the WRITEs cross the end of a page. Last comes an empty SEND for an empty receive.
-//! The rules of receives and memory judge these messages as in every test; in this test, the rules decide on hardware,
-//! too.
+//! No other memory changes. On one connection the peer sends SENDs of no byte, one byte, one packet and three
+//! packets, with and without immediate data. Between them it sends WRITEs with Immediate, and one WRITE without
+//! immediate data. The order of the receives in memory differs from their posting order. Then the peer sends SENDs
+//! and WRITEs to addresses of all eight alignments modulo 8; the WRITEs cross the end of a page. Last comes an
+//! empty SEND for an empty receive. The rules of the oracle judge receives and memory, in simulation and on
+//! hardware.
 //!
 //! Reading: a WRITE with Immediate leaves the buffer of its receive unchanged.
 //!
@@ -38,7 +38,7 @@ const TARGET: u32 = 40 * 1024;
 const RECEIVES: usize = PLACES.len() + PLACES_IN_WORD as usize + 1;
 /// Number of alignments, for hosts and devices that move eight bytes at a time.
 const PLACES_IN_WORD: u32 = 8;
-/// Offset within a slot of the receives at each alignment, behind the earlier receive's data.
+/// Offset within a slot of the receives at each alignment, after the data of the slot's first receive.
 const BEHIND: u32 = 3200;
 /// Length of the messages to these receives, in bytes.
 const LENGTH: u32 = 61;

@@ -1,11 +1,11 @@
 //! `c09-requests`: the DUT sends each operation, with each kind of length, in the packets that the architecture
 //! requires.
 //!
-//! The DUT posts SEND, SEND with Immediate, SEND with Invalidate, RDMA WRITE, WRITE with Immediate, RDMA READ and both
-//! atomics, one after the other. Lengths are 0 bytes, 1 byte, around the path MTU, and several packets. The peer
-//! answers each request. The rules compare opcode, PSN, length, padding, headers and payload of every packet. The last
-//! packet of a SEND or WRITE must request an ACK. At the end the DUT's memory must hold the data of the responses. The
-//! PSNs pass 2^24, 2^16 and 2^23.
+//! The DUT posts SEND, SEND with Immediate, SEND with Invalidate, RDMA WRITE, WRITE with Immediate, RDMA READ and
+//! both atomics, one after the other. Lengths are 0 bytes, 1 byte, around the path MTU, and several packets. The
+//! peer answers each request. The rules compare opcode, PSN, length, padding, headers and payload of every packet.
+//! The last packet of a SEND or WRITE must request an ACK. At the end the DUT's memory must hold the data of the
+//! responses. The PSNs pass the end of their range, 2^16 and 2^23.
 //!
 //! Reading: a packet in the middle of a message may request an ACK too, and then gets an ACK. SE is set in the last
 //! packet of a solicited SEND or WRITE with Immediate, and in no packet of a WRITE or READ. Except for SEND, WRITE and
@@ -41,7 +41,7 @@ const OPERATIONS: [pb::Operation; 6] = [
     pb::Operation::WriteImm,
     pb::Operation::Read,
 ];
-/// Offset of the results of atomics, behind the results of READs.
+/// Offset of the results of atomics, after the results of READs.
 const ATOMICS: u32 = RESULTS + 15 * 1024;
 
 pub(super) static TEST: Test = Test {
@@ -74,7 +74,7 @@ fn asks(mtu: u32, all: bool) -> Vec<Ask> {
                 solicited: at % 2 == 1,
                 ..Ask::new(operation, length).at(offset)
             });
-            // The next buffer begins at any byte, behind this result.
+            // Buffers begin at any alignment. Those of WRITEs and READs do not overlap.
             let is_rdma = matches!(operation, pb::Operation::Write | pb::Operation::Read);
             offset += if is_rdma { length + 1 } else { 7 };
         }

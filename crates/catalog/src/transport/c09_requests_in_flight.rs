@@ -123,7 +123,7 @@ fn again(t: &mut Tester<'_>) -> Step {
     dut.close(t)
 }
 
-/// Returns the operation if the device has it. Returns an atomic if the device lacks READs.
+/// Returns the operation if the device has it. Instead of a missing READ, returns an atomic that the device has.
 fn offered(t: &Tester<'_>, operation: pb::Operation) -> Option<pb::Operation> {
     let atomics = [pb::Operation::FetchAdd, pb::Operation::CompareSwap];
     let others = atomics.into_iter().filter(|_| operation == pb::Operation::Read);

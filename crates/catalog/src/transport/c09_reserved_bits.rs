@@ -2,8 +2,8 @@
 //!
 //! The DUT posts a SEND, a WRITE, a READ and an atomic, and the peer answers them. The SEND first gets an RNR NAK, and
 //! is retried. The DUT answers a WRITE, a READ and a FetchAdd of the peer. It also answers a WRITE behind a gap, a SEND
-//! without a receive, and finally a WRITE with a wrong R_Key. The test checks bits 34 to 39 behind FECN and BECN, and
-//! bits 65 to 71 behind AckReq, in all packets. No other test checks these bits, so that a device that uses them for
+//! without a receive, and finally a WRITE with a wrong R_Key. The test checks bits 34 to 39 after FECN and BECN, and
+//! bits 65 to 71 after AckReq, in all packets. No other test checks these bits, so that a device that uses them for
 //! vendor marks fails only this test. The test leaves out requests that the device lacks.
 //!
 //! Reading: FECN and BECN are not reserved. A packet with a wrong ICRC was damaged on the path and does not count.

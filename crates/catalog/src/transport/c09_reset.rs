@@ -4,7 +4,7 @@
 //! still arrive. After a round trip the queue pair is silent. It does not retransmit the SEND after its timeout, and
 //! does not answer a WRITE. It completes neither the SEND nor the posted receive.
 //!
-//! `c09-destroyed`: the same for a destroyed queue pair.
+//! `c09-destroyed`: a destroyed queue pair also sends nothing, answers nothing, and reports nothing.
 //!
 //! Reading: RESET removes work requests without completions, while an error would flush them.
 //!
@@ -178,8 +178,8 @@ fn judge_destroyed(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
 
 /// Returns the late packets that the path cannot have delayed.
 ///
-/// These packets are responses to requests after the destruction. Requests of the DUT count if there are more than it
-/// may have sent before.
+/// These are responses to requests that the peer sent after the destruction. Requests of the DUT count only if
+/// there are more than the two that it may have sent before.
 fn not_on_the_way<'t>(t: &Trace, late: Vec<&'t FrameSeen>) -> Vec<&'t FrameSeen> {
     let packet = |frame: &'t FrameSeen| Packet::parse(Medium::Ethernet, &frame.bytes).ok();
     let psn = |frame: &FrameSeen| Some(Packet::parse(Medium::Ethernet, &frame.bytes).ok()?.bth().psn());
@@ -191,7 +191,6 @@ fn not_on_the_way<'t>(t: &Trace, late: Vec<&'t FrameSeen>) -> Vec<&'t FrameSeen>
     let answers = answers
         .into_iter()
         .filter(|(_, packet)| asked.contains(&packet.bth().psn()));
-    // The DUT may have sent its request twice before.
     let requests = if requests.len() > 2 { requests } else { Vec::new() };
     answers.chain(requests).map(|(frame, _)| frame).collect()
 }

@@ -1,14 +1,13 @@
-//! `c09-reset-again`: a queue pair after RESET behaves like a new queue pair: nothing of its previous connection is
-//! left.
+//! `c09-reset-again`: after RESET a queue pair behaves like a new one, without traces of its previous connection.
 //!
-//! The DUT has work of every kind when its queue pair moves to RESET. It has unanswered requests, one of which waits
-//! after an RNR NAK, and posted receives. It has received half a SEND, and a packet behind a gap. The queue pair then
-//! goes to RTS again, with another queue pair of the peer, other PSNs and another path MTU. Messages of more packets
-//! than may be in flight complete without an ACK timeout. A WRITE of the peer counts as the first message. A SEND finds
-//! no receive before the host posts a receive. A device without READs is tested without them, a device without atomics
-//! with a WRITE instead.
+//! The DUT has work of every kind when its queue pair moves to RESET. It has unanswered requests, one of which
+//! waits after an RNR NAK, and posted receives. It has received half a SEND, and a packet behind a gap. The queue
+//! pair then goes to RTS again, with another queue pair of the peer, other PSNs and another path MTU. Messages of
+//! more packets than may be in flight complete without an ACK timeout. The MSN counts a WRITE of the peer as the
+//! first message. A SEND finds no receive before the host posts a receive. The test leaves out READs if the device
+//! lacks them, and replaces missing atomics by a WRITE.
 //!
-//! Reading: RESET removes work requests without completions. Nothing else is unclear.
+//! Reading: RESET removes work requests without completions. The rest of the specification is clear.
 //!
 //! False alarm: none known.
 

@@ -10,10 +10,10 @@
 //!
 //! Reading:
 //! - A SEND takes its receive with its first packet, so the NAK for a SEND of three packets has the PSN of the first
-//!   packet. The DUT ignores the two packets behind it.
+//!   packet. The DUT ignores the two packets after it.
 //! - The payload of a WRITE with Immediate may be in memory before its receive is posted.
-//! - min_rnr_timer is the least interval that an RNR NAK may request, as its name in the verbs says. A longer interval
-//!   conforms, here as in `c09-rnr-nak-codes`, and an observation reports it.
+//! - min_rnr_timer is the least interval that an RNR NAK may request, as its name in the verbs says. A longer
+//!   interval conforms, and an observation reports it.
 //! - The peer does not retry before the interval of min_rnr_timer is over, so the test does not judge early retries.
 //! - A device that lacks a resource for a moment may answer a WRITE with an RNR NAK. If it does so for every try on
 //!   every connection, it wrongly requires a receive.
@@ -55,7 +55,7 @@ const STATE: Label<Verbs> = Label::new("is the host still there");
 const TIMERS: [RnrTimer; 3] = [RnrTimer(14), RnrTimer(31), RnrTimer(0)];
 /// Length of the memory that is filled before and compared afterwards, in bytes.
 const LOOKED_AT: u32 = 48 * 1024;
-/// Returns the offset of request `n` in the DUT's memory. The plain WRITE is the last request.
+/// Returns the offset of request `n` in the DUT's memory. Number 3 is the WRITE without immediate data.
 const fn place(n: usize) -> u32 {
     n as u32 * 13 * 1024 + 40
 }

@@ -61,7 +61,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         let send = Message::send(&channel, channel.own_psn, &payload);
         ask::ask_unready(t, &channel, SEND, &send)?;
         ask::query(t, &channel, STATE)?;
-        // A device may have few queue pairs.
+        // Destroy the queue pair, because a device may have few.
         t.verbs(DESTROY, Side::Dut, Command::DestroyQp(pb::DestroyQp { qp: channel.qp }))?;
     }
     Ok(())

@@ -1,21 +1,21 @@
-//! `c09-rnr-retry`: a requester retries after RNR NAKs rnr_retry times, counted for each request anew.
+//! `c09-rnr-retry`: a requester retries each request rnr_retry times after RNR NAKs.
 //!
-//! The DUT posts SENDs. The peer answers each transmission with an RNR NAK, or the last with an ACK. With rnr_retry 0
-//! to 6 the DUT sends each request 1 + rnr_retry times, then completes it with IBV_WC_RNR_RETRY_EXC_ERR. The queue pair
-//! is then in error. With 7 the DUT still retries after 12 RNR NAKs. An acknowledged request reloads the counter.
-//! retry_cnt is 0, so that an RNR NAK that wrongly consumes retry_cnt ends the request at once. Every retry is the same
-//! packet.
+//! The DUT posts SENDs. The peer answers each transmission with an RNR NAK, or the last with an ACK. With
+//! rnr_retry 0 to 6 the DUT sends each request 1 + rnr_retry times, then completes it with
+//! IBV_WC_RNR_RETRY_EXC_ERR. The queue pair is then in error. With 7 the DUT still retries after 12 RNR NAKs. An
+//! acknowledged request reloads the counter. retry_cnt is 0, so that an RNR NAK that wrongly consumes retry_cnt
+//! ends the request at once. Every retry is the same packet.
 //!
 //! Further cases:
 //! - A SEND posted during an interval waits, and does not bring the first retry forward.
 //! - A time-out between two RNR NAKs does not reload the counter.
 //! - An unanswered retry times out like a first transmission.
 //!
-//! Reading: nothing is unclear. Except where a case needs it, the ACK timeout is off, so that nothing else causes a
-//! retry.
+//! Reading: the specification is clear. Except where a case needs it, the ACK timeout is off, so that nothing else
+//! causes a retry.
 //!
-//! False alarm: none known. If an RNR NAK or a retry may have been lost, too few retries are INCONCLUSIVE. A loss does
-//! not explain exhausted retries before a request got 1 + rnr_retry RNR NAKs.
+//! False alarm: none known. If an RNR NAK or a retry may have been lost, too few retries are INCONCLUSIVE. A loss
+//! cannot explain that a request fails before it got 1 + rnr_retry RNR NAKs.
 
 use core::time::Duration;
 

@@ -1,9 +1,9 @@
 //! `c09-rtr`: a queue pair in RTR answers requests as in RTS.
 //!
-//! The DUT's queue pair stays in RTR. It acknowledges a WRITE and its duplicate, reports a gap behind it, and answers a
-//! READ. A SEND without a receive gets an RNR NAK, and is delivered when the peer repeats it with a receive. A WRITE of
-//! two packets begins. Then the queue pair moves to RTS, where the DUT acknowledges the end of this WRITE and another
-//! WRITE.
+//! The DUT's queue pair stays in RTR. It acknowledges a WRITE and its duplicate, reports a PSN gap after the
+//! WRITE, and answers a READ. A SEND without a receive gets an RNR NAK, and is delivered when the peer repeats it
+//! with a receive. A WRITE of two packets begins. Then the queue pair moves to RTS, where the DUT acknowledges the
+//! end of this WRITE and another WRITE.
 //!
 //! Reading: a queue pair receives in RTR. No function of the responder requires RTS.
 //!

@@ -1,9 +1,9 @@
 //! `c09-send-invalidate`: a SEND with Invalidate invalidates the R_Key that it names, or the DUT refuses it.
 //!
-//! Each case has its own connection, as in `c09-nak-invalid-request`. Some SENDs name the R_Key of the connection's own
-//! region, and a WRITE or READ with this R_Key follows. Others name an R_Key that differs in one bit, in a SEND of one
-//! packet and at the end of a SEND of two packets. On the last connection the SEND with the region's own R_Key lacks a
-//! receive, and the peer repeats it when a receive is posted.
+//! Each case has its own connection, and follows a valid SEND. Some cases name the R_Key of the connection's own
+//! region, and a WRITE or READ with this R_Key follows. Others name an R_Key that differs in one bit, in a SEND of
+//! one packet and at the end of a SEND of two packets. On the last connection the SEND with the region's own R_Key
+//! lacks a receive. The peer repeats this SEND when a receive is posted.
 //!
 //! Reading: the device decides whether a peer may invalidate an ordinary region. The device may refuse with a NAK, or
 //! only with an error of the responder that the requester does not see. The test therefore requires no NAK. It requires
@@ -182,7 +182,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
             f.prove(ACCESS, &turn.evidence(&done), about, words, is(done.is_empty()));
         } else {
             let receive = dialogue.completions.iter().find(|done| done.completion.wr_id == 2);
-            // If the SEND was lost, the valid SEND behind it has the same PSN and consumes its receive.
+            // If the SEND was lost, the valid SEND after it has the same PSN and consumes its receive.
             let is_of_it =
                 |done: &&rc::Done<'_>| t.begin.simulated || done.completion.byte_len != refusal::SOUND_LENGTH;
             let is_done = receive

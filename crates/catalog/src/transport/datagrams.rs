@@ -10,7 +10,7 @@ use crate::transport::rc;
 
 pub(super) const DATAGRAMS: &str = "9.8.3 datagrams";
 
-/// Number of bytes before the payload that hold the network header.
+/// Number of bytes at the start of a receive that hold the network header, before the payload.
 pub(super) const HEADER: u32 = 40;
 
 /// Labels of the commands that open a datagram queue pair.
@@ -24,7 +24,7 @@ pub(super) mod labels {
 
 /// A datagram queue pair of the DUT.
 pub(super) struct Datagrams {
-    /// The channel of a reliable connection, with the handle of this queue pair.
+    /// Copy of a reliable connection's channel, with the handle of the datagram queue pair.
     pub(super) channel: Channel,
     pub(super) qpn: Qpn,
     /// The host's reply to Open, with the facts of the port.
@@ -151,9 +151,9 @@ pub(super) fn datagram(channel: &Channel, qpn: Qpn, q_key: QKey, payload: Vec<u8
     packet
 }
 
-/// Copies the payload of a datagram into a memory image, behind the header of its receive.
+/// Copies the payload of a datagram into a memory image, after the header of its receive.
 ///
-/// The header is copied from `found`, the memory as the host read it, so that it is not compared.
+/// The header comes from `found`, the memory as the host read it, so that the comparison ignores the header.
 pub(super) fn put(memory: &mut [u8], found: &[u8], at: u32, payload: &[u8]) {
     let header = found.get(at as usize..(at + HEADER) as usize);
     rc::effect::put(memory, at, header.unwrap_or_default());

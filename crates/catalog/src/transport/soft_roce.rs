@@ -1,7 +1,7 @@
 //! Linux rxe as the DUT: some packets crash its kernel.
 //!
-//! Linux rxe computes the ICRC over the headers that an opcode should have. Its kernel panics over a shorter packet,
-//! and over an opcode without headers. A test crashes no host without permission. The files
+//! Linux rxe computes the ICRC over the headers that an opcode should have. A shorter packet, or an opcode without
+//! headers, makes its kernel panic. Without the operator's permission, a test sends no such packet. The files
 //! `deviations/linux-rxe*.toml` name the device and the kernels.
 
 use verbatim_record::Trace;

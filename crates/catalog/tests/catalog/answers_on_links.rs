@@ -1,5 +1,5 @@
-//! The judge checks the addresses of a response on a native link: each altered field of a golden record's responses
-//! fails.
+//! The judge checks the addresses of responses on a native link. In the responses of a golden record, each altered
+//! address field must fail.
 
 use verbatim_archives::golden;
 use verbatim_catalog::judge;

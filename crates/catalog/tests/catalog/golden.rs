@@ -1,10 +1,10 @@
 //! Golden records: the catalogue's verdicts on stored records must not change unnoticed.
 //!
-//! `golden/TEST.tar.zst` holds a test's records. `TEST.rec` is of a conforming device and passes; `TEST@DEFECT.rec` is
-//! of a device with a defect and does not pass. `golden/verdicts.txt` holds the verdicts in the order of `TESTS`.
-//! `cargo xtask golden TEST` makes a record and its lines. An intended change needs an entry under "Drift" in
-//! CHANGELOG.md; `cargo xtask golden` then rewrites the lines. A record is replaced only when its test's revision
-//! increases.
+//! `golden/TEST.tar.zst` holds a test's records. `TEST.rec` is the record of a conforming device and must pass.
+//! `TEST@DEFECT.rec` is the record of a device with a defect and must not pass. `golden/verdicts.txt` holds the
+//! verdicts in the order of `TESTS`. `cargo xtask golden TEST` makes a record and its lines. An intended change
+//! needs an entry under "Drift" in CHANGELOG.md; `cargo xtask golden` then rewrites the lines. A record is
+//! replaced only when its test's revision increases.
 
 use verbatim_archives::golden::{self, test_of};
 use verbatim_catalog::{TESTS, judge};

@@ -1,4 +1,4 @@
-//! Observations about a kernel between the tester and the device decide nothing.
+//! Observations about a kernel between the tester and the device must not affect the outcome.
 
 use verbatim_archives::golden;
 use verbatim_catalog::judge;

@@ -1,5 +1,5 @@
-//! Records of conforming devices in real time that once failed; each file's name states the reason. These records must
-//! pass.
+//! Records of conforming devices, made in real time, that an earlier version failed. The name of each file states
+//! the reason. The catalogue must pass these records.
 
 use std::fs;
 use std::path::Path;

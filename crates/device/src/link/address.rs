@@ -14,7 +14,7 @@ const FIRST_MULTICAST: u16 = 0xC000;
 const PERMISSIVE: u16 = 0xFFFF;
 
 impl Checks<'_> {
-    /// Returns whether the DLID does not address this port.
+    /// Returns whether the port discards the packet for its DLID.
     pub(super) fn dlid_fails(&self) -> bool {
         match self.lrh.dlid().0 {
             RESERVED => !self.has(LinkDefect::Dlid0Accepted),
@@ -42,8 +42,9 @@ impl Checks<'_> {
         }
     }
 
-    /// Returns whether a unicast DLID is outside the port's range of LIDs. A switch in transit accepts every unicast
-    /// DLID, because its forwarding table decides. Every other port compares the DLID without its low LMC bits.
+    /// Returns whether a unicast DLID is outside the port's range of LIDs. A switch in transit accepts every
+    /// unicast DLID, because the switch forwards the packet by its forwarding table. Every other port ignores the
+    /// low LMC bits of the DLID.
     fn unicast_fails(&self, dlid: u16) -> bool {
         if self.profile.kind == PortKind::Switch && !self.profile.is_final() {
             return false;

@@ -25,7 +25,7 @@ pub(super) enum Check {
     State,
     RawFilter,
     Dlid,
-    /// A packet for QP0 arrives on VL15, and VL15 carries only whole subnet management packets for QP0.
+    /// The packet breaks a rule of VL15: see [`Checks::management_fails`].
     Management,
     Grh,
     TVer,

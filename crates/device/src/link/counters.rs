@@ -15,8 +15,8 @@ pub struct Counters {
     pub port_rcv_remote_physical_errors: u16,
     /// PortRcvSwitchRelayErrors: packets that a switch cannot forward.
     pub port_rcv_switch_relay_errors: u16,
-    /// PortRcvConstraintErrors: raw packets that a filter stopped, and packets of a foreign partition, at a switch or
-    /// router.
+    /// PortRcvConstraintErrors, at a switch or router: raw packets that a filter stopped, and packets of a foreign
+    /// partition.
     pub port_rcv_constraint_errors: u8,
     /// PortInfo:P_KeyViolations: packets of a foreign partition at their destination.
     pub p_key_violations: u16,
@@ -29,7 +29,7 @@ pub struct Counters {
     pub port_dlid_mapping_errors: u16,
 }
 
-/// The counter that counts a failed check.
+/// The counter of a failed check.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Tells {
     Remote,

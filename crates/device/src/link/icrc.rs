@@ -1,4 +1,4 @@
-//! The receiver's ICRC, over the masked headers and then over the other bytes.
+//! Computes the ICRC for the receiver: first over the masked headers, then over the other bytes.
 //!
 //! This implementation is independent of the ICRC of `verbatim_wire`, which the tests use to build packets. Source:
 //! architecture 7.8.1.

@@ -36,7 +36,7 @@ impl Checks<'_> {
     }
 
     /// Returns whether a packet at its destination breaks a rule of VL15. A packet for QP0 must arrive on VL15, and
-    /// VL15 must carry only whole subnet management packets for QP0.
+    /// VL15 must carry only subnet management packets for QP0, UD SEND Only with one complete MAD.
     pub(super) fn management_fails(&self) -> bool {
         let Some(bth) = self.bth.filter(|_| self.profile.is_final()) else {
             return false;
@@ -52,8 +52,8 @@ impl Checks<'_> {
             || (!is_whole && !self.has(LinkDefect::SmpLengthIgnored))
     }
 
-    /// Returns whether the port's state forbids the packet. In state Initialize the port accepts only subnet management
-    /// packets.
+    /// Returns whether the port discards the packet because of PortState. In state Initialize the port accepts only
+    /// subnet management packets.
     pub(super) fn state_fails(&self) -> bool {
         let has_reserved = self.has_lrh() && self.body[1] & 0x0C != 0;
         if has_reserved && self.has(LinkDefect::LrhReservedDropped) {

@@ -3,17 +3,17 @@
 use super::checks::Checks;
 use super::defect::LinkDefect;
 
-/// LRH, BTH and ICRC, in units of 4 bytes.
+/// Length of the shortest IBA packet, in units of 4 bytes: LRH, BTH and ICRC.
 const SHORTEST_IBA: usize = 6;
-/// LRH, one unit of the raw header and two further units, in units of 4 bytes.
+/// Length of the shortest raw packet, in units of 4 bytes: the LRH and three further units.
 const SHORTEST_RAW: usize = 5;
-/// Maximum length of headers and ICRC beyond the MTU, in bytes.
+/// Bytes by which a packet may be longer than the MTU, for its headers and its ICRC.
 const HEADERS: usize = 124;
 /// The MTU that every port supports, in bytes.
 const SMALLEST_MTU: u32 = 256;
 
 impl Checks<'_> {
-    /// Returns the length in PktLen in bytes. PktLen covers the packet from the LRH to the ICRC.
+    /// Returns the length that PktLen states, in bytes. PktLen covers the packet from the LRH to the ICRC.
     fn told(&self) -> usize {
         // The bits above PktLen are reserved.
         let reserved = match self.has(LinkDefect::PktLenReservedBits) {

@@ -27,9 +27,10 @@
 //! intends the check of the delimiter before the CRCs, and the checks of LVer and the lengths after the CRCs. The order
 //! of the later checks is a choice of this model.
 //!
-//! The port discards a packet with a failed check. A switch or router in transit may instead forward the packet with a
-//! wrong VCRC and EBP ([`LinkChoices::corrupts_and_forwards`], [`relayed`]). The switch or router may forward only if
-//! all failed checks are VCRC, ICRC, LVer, length or MTU. The model contains no forwarding tables and no routing.
+//! The port discards a packet with a failed check. A switch or router in transit may instead forward the packet
+//! with a wrong VCRC and EBP ([`LinkChoices::corrupts_and_forwards`], [`relayed`]). The switch or router may do so
+//! only if every failed check concerns the VCRC, the ICRC, LVer, a length or the MTU. The model contains no
+//! forwarding tables and no routing.
 
 mod address;
 mod arrival;

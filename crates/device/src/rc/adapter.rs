@@ -88,7 +88,7 @@ impl Adapter {
         self.port.tick(now);
     }
 
-    /// Returns whether the adapter has a defect by which it accepts this packet with a wrong ICRC.
+    /// Returns whether a defect makes the adapter accept this packet with a wrong ICRC.
     fn takes_damaged(&self, packet: &Packet<'_>) -> bool {
         let is_datagram = packet.opcode().service() == verbatim_wire::Service::Ud;
         self.faults.has(RcDefect::BadIcrcAccepted) || is_datagram && self.faults.has(RcDefect::DatagramIcrcIgnored)
@@ -172,9 +172,9 @@ impl Adapter {
         qps.chain(self.port.poll_at()).chain(told).min()
     }
 
-    /// Advances the time to `now`. Performs the elapsed events in the order of their times, but all of them at `now`.
-    /// The time never goes back: an earlier `now` counts as the latest known time. To make timers exact, call this
-    /// function at the time of [`poll_at`](Self::poll_at).
+    /// Advances the time to `now`. Handles all events that are due, in the order of their times. Each event then
+    /// occurs at `now`, so for exact timers, call this function at the time of [`poll_at`](Self::poll_at). The time
+    /// never goes back: an earlier `now` does not change the time.
     pub fn tick(&mut self, now: Duration) {
         self.now = self.now.max(now);
         let now = self.now;
@@ -240,8 +240,8 @@ impl Adapter {
     /// Allocates memory of zeros and registers it.
     ///
     /// # Errors
-    /// If the length is 0 or beyond the profile's limit, or if too much memory is registered. Also if the access rights
-    /// include remote write or remote atomic without local write.
+    /// If the length is 0 or beyond the profile's limit, if too much memory is registered, or after 65,536
+    /// registrations. Also if the access rights include remote write or remote atomic without local write.
     pub fn register(&mut self, length: u32, access: Access) -> Result<Memory, Refusal> {
         let longest = self.profile.max_memory.min(memory::LONGEST);
         self.memory
@@ -283,7 +283,7 @@ impl Adapter {
         Ok(())
     }
 
-    /// Creates a queue pair in RESET. A successful send request completes only if it is signaled.
+    /// Creates a queue pair in RESET. A successful send request produces a completion only if it is signaled.
     ///
     /// # Errors
     /// If a depth is 0 or beyond the profile's limit, or if the adapter has its maximum number of queue pairs.

@@ -1,5 +1,5 @@
-//! CmpSwap and FetchAdd on the responder's memory (architecture 9.4.5). Memory holds native numbers, which are
-//! little-endian here. Numbers on the wire are big-endian.
+//! CmpSwap and FetchAdd on the responder's memory (architecture 9.4.5). The host stores numbers in little-endian
+//! order here. Numbers on the wire are big-endian.
 
 use verbatim_wire::{AtomicEth, Opcode};
 
@@ -37,7 +37,6 @@ pub(crate) fn perform(cx: &mut Context<'_>, place: Place, opcode: Opcode, atomic
     }
 }
 
-/// Loads the number at a place.
 pub(crate) fn load(cx: &Context<'_>, place: Place) -> u64 {
     let mut bytes = [0; 8];
     let there = cx.memory.get(place, 8);

@@ -8,7 +8,7 @@ use super::defect::RcDefect;
 use super::qp::{Context, Qp};
 use super::transmit::immediate;
 
-/// Size of the area before the payload for the network header, in bytes.
+/// Size in bytes of the area for the network header, which precedes the payload in the receive buffer.
 const NETWORK_HEADER: u32 = 40;
 
 impl Qp {
@@ -69,7 +69,8 @@ impl Qp {
         self.deliver(cx, &receive, WcOpcode::RECV, length, imm);
     }
 
-    /// Sends and completes a datagram. Returns whether there was a request.
+    /// Sends and completes a datagram, or fails the request. Returns false if the queue is empty or the state is
+    /// SQD.
     pub(crate) fn send_datagram(&mut self, cx: &mut Context<'_>) -> bool {
         if self.state == QpState::Sqd {
             return false;

@@ -81,7 +81,7 @@ impl Qp {
         let psn = if cx.has(RcDefect::DuplicateAckOldPsn) {
             request.bth.psn()
         } else {
-            // One ACK acknowledges all received requests.
+            // A single ACK of the latest request acknowledges all received requests.
             self.receive.expected.minus(1)
         };
         let is_at_wrap = self.receive.expected == Psn(0) && cx.has(RcDefect::DuplicateAckAtWrap);

@@ -154,8 +154,8 @@ fn spoil(frame: &mut Vec<u8>, faults: &RcFaults) {
     }
 }
 
-/// Returns a wrong ICRC that covers the transmitted type of service (IPv4) or traffic class (IPv6). In the right ICRC
-/// this field counts as ones.
+/// Returns a wrong ICRC that covers the transmitted type of service (IPv4) or traffic class (IPv6). The right ICRC
+/// counts this field as ones.
 fn icrc_over_traffic_class(frame: &[u8], bth: usize) -> [u8; ICRC_LENGTH] {
     let mut covered = vec![0xFF; 8];
     covered.extend(&frame[14..]);

@@ -57,7 +57,7 @@ struct Region {
 struct Late {
     until: Duration,
     place: Place,
-    /// The bytes that the host sees until then.
+    /// The bytes that the host sees before `until`.
     before: Vec<u8>,
 }
 

@@ -87,7 +87,8 @@ impl Port {
         self.queue(at, frame);
     }
 
-    /// Queues a frame after earlier frames, at least `gap` apart. Frames of address resolution bypass this order.
+    /// Queues a frame after earlier frames, at least `gap` apart. Frames of address resolution do not wait in this
+    /// queue.
     fn queue(&mut self, at: Duration, frame: Vec<u8>) {
         let at = if self.gap.is_zero() {
             at
@@ -135,9 +136,9 @@ impl Port {
         [asks, due].into_iter().flatten().min()
     }
 
-    /// Moves the frames whose time to send has come to the ready queue, and repeats address requests.
+    /// Moves the frames that are due to the ready queue, and repeats address requests.
     pub(crate) fn tick(&mut self, now: Duration) {
-        // Gives up an address that no packet waits for. The next packet to it starts a new resolution.
+        // Gives up an address if no packet waits for it. The next packet to the address starts a new resolution.
         self.waiting
             .retain(|_, waiting| !waiting.packets.is_empty() || waiting.asked < IDLE_QUESTIONS || waiting.ask_at > now);
         let mut asked = Vec::new();
@@ -168,7 +169,6 @@ impl Port {
         self.waiting.remove(&to);
     }
 
-    /// Handles an ARP message.
     pub(crate) fn receive_arp(&mut self, now: Duration, bytes: &[u8]) {
         if bytes.len() < Arp::SIZE {
             return;

@@ -55,7 +55,8 @@ pub struct AdapterProfile {
     pub choices: AdapterChoices,
 }
 
-/// Choices of an implementer. Every combination without `places_ahead` conforms. The default describes a plain adapter.
+/// Choices of an implementer. The default describes a plain adapter. Every combination conforms, except with
+/// `places_ahead`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdapterChoices {
     /// Time for which an ACK waits, so that one ACK can acknowledge several requests. Zero: each request with the
@@ -63,8 +64,8 @@ pub struct AdapterChoices {
     pub ack_delay: Duration,
     /// Whether ACKs report the number of posted receives as credits. Otherwise they set no limit.
     pub advertises_credits: bool,
-    /// Whether the requester sends a message that takes a receive one packet at a time while the peer's ACKs report no
-    /// credit for the message. Otherwise the requester ignores credits.
+    /// Whether the requester obeys the credits in the peer's ACKs. If a message that consumes a receive has no
+    /// credit, the requester sends one packet at a time. Otherwise the requester ignores credits.
     pub obeys_credits: bool,
     /// Whether a READ advances the MSN on acceptance. Otherwise it advances the MSN with its last response.
     pub read_counts_on_acceptance: bool,
@@ -72,7 +73,7 @@ pub struct AdapterChoices {
     pub writes_before_rnr_nak: bool,
     /// Time until the retry timer fires, in quarters of the local ACK timeout: 4 to 16.
     pub timeout_quarters: u8,
-    /// Time by which the wait after an RNR NAK exceeds the interval of the NAK, in percent.
+    /// Extra wait after an RNR NAK, in percent of the interval of the NAK.
     pub rnr_extra_percent: u8,
     /// Whether a retried READ requests only the missing data. Otherwise it requests all data.
     pub read_retry_resumes: bool,
@@ -84,15 +85,15 @@ pub struct AdapterChoices {
     pub reserved_syndrome_fails: bool,
     /// Maximum number of outstanding SEND and WRITE packets, at least 1.
     pub window: u16,
-    /// Interval in packets of the AckReq bit within a message, in addition to the last packet. 0: only the last packet
-    /// has the AckReq bit.
+    /// Every how many packets within a message have the AckReq bit. The last packet always has it. 0: only the last
+    /// packet.
     pub ack_request_every: u16,
     /// Whether READ requests and atomics carry the AckReq bit too, which has no effect on them.
     pub ack_request_on_reads: bool,
     /// Whether each queue pair sends from a UDP port of its own. Otherwise all queue pairs use the same port.
     pub udp_port_by_qp: bool,
-    /// Whether the responder repeats a READ for a duplicate with any R_Key. Otherwise the duplicate needs the original
-    /// R_Key.
+    /// Whether the responder repeats the response to a duplicate READ with any R_Key. Otherwise the duplicate must
+    /// have the R_Key of the original.
     pub repeats_read_without_r_key: bool,
     /// Whether a SEND with Invalidate invalidates the R_Key of a registered region. Otherwise the responder refuses it.
     pub invalidates_regions: bool,
@@ -102,8 +103,8 @@ pub struct AdapterChoices {
     /// Whether the responder refuses a READ or atomic as an invalid request while max_dest_rd_atomic earlier READs and
     /// atomics wait for their responses. Otherwise the responder executes the request.
     pub refuses_beyond_resources: bool,
-    /// Whether an RNR NAK carries the next longer interval after min_rnr_timer, which is the minimum. Otherwise the NAK
-    /// carries min_rnr_timer.
+    /// Whether an RNR NAK carries the interval that is one step longer than min_rnr_timer. Otherwise the NAK
+    /// carries min_rnr_timer itself.
     pub rnr_nak_asks_longer: bool,
     /// Whether the adapter sends a CNP to the sender of a packet that the network marked. Otherwise it sends none.
     pub notifies_congestion: bool,
@@ -251,8 +252,8 @@ impl AdapterProfile {
         }
     }
 
-    /// Returns the adapter with the retry timer of a ConnectX-6. If `conforming`, the timer has no minimum ACK timeout
-    /// and no adaptive retransmission.
+    /// Returns the adapter with the retry timer of a ConnectX-6. If `conforming`, the timer has no minimum ACK
+    /// timeout and no early retransmissions.
     #[must_use]
     pub fn connectx_6(self, conforming: bool) -> Self {
         let timer = if conforming {
@@ -263,9 +264,9 @@ impl AdapterProfile {
         Self { timer, ..self }
     }
 
-    /// Returns the adapter as a small core in an FPGA, such as LiteEth, SLAC's surf and ETH's HLS stack. It has one
-    /// queue pair, fixed timers, memory from address 0 on, and one outstanding packet. It supports neither atomics nor
-    /// SQD.
+    /// Returns the adapter with the limits of a small core in an FPGA, such as LiteEth, SLAC's surf and ETH's HLS
+    /// stack. It has one queue pair, fixed timers, memory from address 0 on, and one outstanding packet. It
+    /// supports neither atomics nor SQD.
     #[must_use]
     pub fn small_fpga_core(self) -> Self {
         Self {

@@ -206,7 +206,6 @@ impl Qp {
         }
     }
 
-    /// Posts a send request.
     pub(crate) fn post_send(&mut self, cx: &mut Context<'_>, request: &SendRequest) -> Result<(), Refusal> {
         self.check_send(cx, request)?;
         self.send.post(*request);
@@ -270,7 +269,6 @@ impl Qp {
         cx.memory.check(request.local)
     }
 
-    /// Posts a receive request.
     pub(crate) fn post_receive(&mut self, cx: &mut Context<'_>, request: &ReceiveRequest) -> Result<(), Refusal> {
         if self.state == QpState::Reset {
             return Err(Refusal::invalid(

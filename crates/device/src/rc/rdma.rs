@@ -13,8 +13,8 @@ use super::qp::{Context, MAX_MESSAGE, Qp};
 use super::receive_queue::{Kept, KeptRequest, Message};
 use super::request::{ACCESS, INVALID, OPERATIONAL, Refused, Request};
 
-/// Time from the first arrival of a READ or atomic during which the responder lacks a resource. This time is shorter
-/// than the shortest RNR interval.
+/// Time after the first arrival of a READ or atomic during which the responder lacks a resource. This time is
+/// shorter than the shortest RNR interval.
 const PUT_OFF: Duration = Duration::from_micros(5);
 
 impl Qp {
@@ -76,8 +76,8 @@ impl Qp {
         }
     }
 
-    /// Stores the payload of a WRITE packet after a gap at its final place, if the place is known and the access
-    /// granted.
+    /// Stores the payload of a WRITE packet that follows a PSN gap. Does nothing if the address of the payload is
+    /// unknown or the access is denied.
     pub(crate) fn place_ahead(&self, cx: &mut Context<'_>, request: &Request<'_>) {
         let ahead = request.bth.psn().since(self.receive.expected);
         let place = match (request.packet.reth(), self.receive.message) {
@@ -310,7 +310,7 @@ impl Qp {
     }
 }
 
-/// Returns the place `bytes` bytes after another place.
+/// Returns the place that is `bytes` bytes after `place`.
 fn behind(place: Place, bytes: u32) -> Place {
     Place {
         offset: place.offset + bytes as usize,

@@ -8,7 +8,7 @@ use verbatim_wire::{Opcode, Psn, RKey};
 use super::memory::Place;
 use super::verbs::ReceiveRequest;
 
-/// The message in progress, between its first and its last packet.
+/// The message in progress: its first packet has arrived, and its last packet has not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Message {
     #[default]
@@ -27,7 +27,6 @@ pub(crate) struct Kept {
     pub(crate) what: KeptRequest,
 }
 
-/// The stored request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum KeptRequest {
     Read {
@@ -60,8 +59,8 @@ pub(crate) struct ReceiveQueue {
     pub(crate) kept: VecDeque<Kept>,
     /// Times at which the responses to accepted READs and atomics have left.
     pub(crate) answering: VecDeque<Duration>,
-    /// The PSN of the latest READ or atomic, and the time of its first arrival. The responder may send RNR NAKs for a
-    /// moment after this time.
+    /// The PSN of the latest READ or atomic, and the time of its first arrival. For a moment after this time, the
+    /// responder may send RNR NAKs for the request.
     pub(crate) put_off: Option<(Psn, Duration)>,
     /// Time of the delayed ACK for all requests before `expected`.
     pub(crate) ack_due: Option<Duration>,
@@ -78,7 +77,7 @@ pub(crate) struct ReceiveQueue {
 }
 
 impl ReceiveQueue {
-    /// Removes the next receive: of the message in progress, or the first posted one.
+    /// Removes and returns the receive of the message in progress, or the first posted receive.
     pub(crate) fn take(&mut self) -> Option<ReceiveRequest> {
         if let Message::Send { request, .. } = core::mem::take(&mut self.message) {
             return Some(request);

@@ -25,7 +25,8 @@ pub(crate) const INVALID: Refused = Refused::Nak(NakCode::INVALID_REQUEST);
 pub(crate) const ACCESS: Refused = Refused::Nak(NakCode::REMOTE_ACCESS);
 pub(crate) const OPERATIONAL: Refused = Refused::Nak(NakCode::REMOTE_OPERATIONAL);
 
-/// Half of the PSN space. A PSN less than this distance after the expected PSN shows a gap; others are duplicates.
+/// Half of the PSN space. A PSN that is 1 to `HALF` - 1 after the expected PSN shows a gap. A PSN that is `HALF` or
+/// more after the expected PSN is a duplicate.
 const HALF: u32 = Psn::COUNT / 2;
 
 /// A parsed request packet.
@@ -71,7 +72,6 @@ impl Request<'_> {
 }
 
 impl Qp {
-    /// Handles a request.
     pub(crate) fn handle_request(&mut self, cx: &mut Context<'_>, request: &Request<'_>) {
         let is_up = matches!(self.state, QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe);
         if !is_up && !self.hears_in_err(cx) {

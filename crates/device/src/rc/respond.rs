@@ -73,7 +73,6 @@ impl Qp {
         self.send_ack(cx, psn);
     }
 
-    /// Sends a delayed ACK.
     pub(crate) fn send_pending_ack(&mut self, cx: &mut Context<'_>) {
         if self.receive.ack_due.take().is_some() {
             self.send_ack(cx, self.receive.expected.minus(1));
@@ -120,7 +119,8 @@ impl Qp {
             return;
         }
         if cx.has(RcDefect::RnrNakWithWrongCode) {
-            // Takes the next shorter interval. Code 0 is the longest interval, and code 31 is the next shorter one.
+            // Selects the next shorter interval. Code 0 is the longest interval, and code 31 is the next shorter
+            // one.
             if timer != RnrTimer::SHORTEST {
                 timer.0 = (timer.0 + 31) % 32;
             }

@@ -19,7 +19,6 @@ enum Settled {
 }
 
 impl Qp {
-    /// Handles a response.
     pub(crate) fn handle_response(&mut self, cx: &mut Context<'_>, packet: &Packet<'_>, opcode: Opcode) {
         if !matches!(self.state, QpState::Rts | QpState::Sqd) {
             return;
@@ -178,8 +177,7 @@ impl Qp {
     fn reaches(&mut self, cx: &mut Context<'_>, psn: Psn) -> bool {
         match self.settle(cx, psn) {
             Settled::All => true,
-            // A NAK within a READ may refer to a response that is still missing, so the READ counts as the request at
-            // `psn`.
+            // The PSN of a NAK may be the PSN of a missing READ response. The READ is then the request at `psn`.
             Settled::Blocked if self.front_has(psn) => true,
             Settled::Blocked => {
                 self.on_sequence_error(cx, psn, true);

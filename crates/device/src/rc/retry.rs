@@ -14,7 +14,7 @@ use super::timer::Fires;
 /// Value of rnr_retry for retries without limit.
 const ENDLESS: u32 = 7;
 
-/// The manner in which a request fails. A conforming queue pair completes the request once and enters the error state.
+/// The way in which a request fails: the number of its completions, and whether the queue pair stays operational.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Manner {
     tellings: u32,
@@ -29,8 +29,8 @@ impl Manner {
 }
 
 impl Qp {
-    /// Starts the retry timer if a response is expected and the timer is stopped. Stops the timer if no response is
-    /// expected.
+    /// Starts a stopped retry timer if a response is expected. Stops the timer if no response is expected, and
+    /// during the wait after an RNR NAK.
     pub(crate) fn arm(&mut self, cx: &Context<'_>) {
         let waits_for_rnr = self.send.rnr_until.is_some() && !cx.has(RcDefect::RnrIntervalYieldsToTimeout);
         let wanted = self.state != QpState::Err
@@ -54,7 +54,7 @@ impl Qp {
         }
     }
 
-    /// Restarts a running timer, as a defective adapter does after an ACK of another queue pair or an old ACK.
+    /// Restarts a running timer, as a defective adapter does after an ACK on another queue pair or a stale ACK.
     pub(crate) fn start_timer_anew(&mut self, cx: &mut Context<'_>) {
         if self.send.timer.take().is_some() {
             self.arm(cx);
@@ -105,7 +105,6 @@ impl Qp {
         self.arm(cx);
     }
 
-    /// Handles an expiry of the retry timer.
     pub(crate) fn on_timeout(&mut self, cx: &mut Context<'_>) {
         self.send.timer = None;
         self.send.rnr_until = None;
@@ -208,7 +207,7 @@ impl Qp {
         } else if cx.has(RcDefect::RnrIntervalHalved) {
             timer.duration() / 2
         } else {
-            // The interval of the NAK is the minimum.
+            // The interval in the NAK is a minimum.
             let extra = u32::from(cx.profile.choices.rnr_extra_percent);
             timer.duration() + timer.duration() * extra / 100
         }
@@ -245,7 +244,7 @@ impl Qp {
         false
     }
 
-    /// Sets the cursor back to the oldest unacknowledged PSN.
+    /// Sets the cursor back to the oldest unacknowledged PSN, or after an RNR NAK possibly further.
     pub(crate) fn go_back(&mut self, cx: &Context<'_>, why: Retry) {
         self.send.rewind(cx.profile.choices.read_retry_resumes);
         if why == Retry::Rnr {
@@ -254,15 +253,16 @@ impl Qp {
         self.send.retry = Some(why);
     }
 
-    /// Moves the cursor back to the first packet of the message, if the profile chooses this. A requester may restart
-    /// before the PSN of the NAK.
+    /// Moves the cursor back to the first packet of the message, if the profile chooses this. A requester may
+    /// resend packets before the PSN of the NAK.
     fn go_further_back(&mut self, cx: &Context<'_>) {
         if cx.profile.choices.goes_back_to_message {
             self.send.packet = 0;
         }
     }
 
-    /// Handles a sequence NAK, or a response that skips another: resends from the oldest unacknowledged PSN.
+    /// Handles a sequence NAK, or an implied NAK: a response that skips the response to an earlier request. Resends
+    /// from the oldest unacknowledged PSN.
     pub(crate) fn on_sequence_error(&mut self, cx: &mut Context<'_>, missing: Psn, implied: bool) {
         if implied {
             if self.send.implied_nak {

@@ -24,8 +24,8 @@ pub(crate) struct Wqe {
     pub(crate) psns: u32,
     /// Number of PSNs acknowledged, from the first on. For a READ, number of responses received.
     pub(crate) acked: u32,
-    /// Indexes of the responses at which the READ request and its retries begin. A First or Only response may have one
-    /// of these indexes.
+    /// For each READ request sent for this work request: the index of its first response. Only a response with such
+    /// an index may be a First or Only.
     pub(crate) starts: Vec<u32>,
     /// Message number from 1 on, modulo 2^24, assigned when the requester begins the request.
     pub(crate) ssn: u32,
@@ -53,7 +53,7 @@ impl Wqe {
     }
 }
 
-/// The cause of a retry. Only in a defective adapter do the packets depend on the cause.
+/// The cause of a retry: an RNR NAK or a timeout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Retry {
     Rnr,
@@ -71,9 +71,10 @@ pub(crate) struct SendQueue {
     pub(crate) messages: u32,
     /// Number of the last message for which the responder's ACKs report a credit; `None` if the ACKs set no limit.
     pub(crate) credit_limit: Option<u32>,
-    /// Whether the message at the cursor began beyond `credit_limit`. The requester then sends one packet at a time.
+    /// Whether the message at the cursor has lacked a credit since its first packet. The requester then sends one
+    /// packet at a time.
     pub(crate) limited: bool,
-    /// The cursor: index of a request, and of a packet in it.
+    /// The cursor: the index of a request in the queue, and the index of a packet in this request.
     pub(crate) at: usize,
     pub(crate) packet: u32,
     /// Time at which the retry timer fires.
@@ -85,8 +86,8 @@ pub(crate) struct SendQueue {
     /// Numbers of retries since the last progress.
     pub(crate) retries: u32,
     pub(crate) rnr_retries: u32,
-    /// Whether the requester acted on an implied NAK since the last progress. The requester ignores further implied
-    /// NAKs.
+    /// Whether the requester acted on an implied NAK since the last progress or timeout. The requester ignores
+    /// further implied NAKs.
     pub(crate) implied_nak: bool,
     pub(crate) retry: Option<Retry>,
     /// A completion that a defective adapter delays.
@@ -140,7 +141,7 @@ impl SendQueue {
         if count < Psn::COUNT / 2 { count } else { 0 }
     }
 
-    /// Returns whether a response is expected: a packet was sent, and no retry has moved the cursor back since.
+    /// Returns whether a response is expected: a packet sent since the last retry is unacknowledged.
     pub(crate) fn awaits_answer(&self) -> bool {
         self.at > 0
             || self

@@ -30,7 +30,8 @@ const FLOOR: u8 = 16;
 const EARLY: [u64; 11] = [
     12_500, 20_900, 37_600, 71_400, 138_400, 239_000, 440_400, 977_300, 1_782_500, 3_930_300, 8_225_100,
 ];
-/// Maximum excess of the time between two early retransmissions over the nominal timeout.
+/// Tolerance for the end of the early schedule. The schedule ends before an interval that exceeds the nominal
+/// timeout by more than this value.
 const SLACK: Duration = Duration::from_micros(500);
 /// Number of retransmissions with retry_cnt 0.
 const WITHOUT_RETRIES: u32 = 7;

@@ -191,8 +191,8 @@ impl Qp {
         request.operation.is_read_or_atomic() && limit > 0 && pending >= limit && !cx.has(RcDefect::MaxRdAtomicIgnored)
     }
 
-    /// Returns whether the responder has reported no credit for a message. The requester then sends one packet at a
-    /// time, each with the AckReq bit, so that an ACK can report new credits.
+    /// Returns whether the requester obeys credits and has no credit for a message. The requester then sends one
+    /// packet at a time. Each packet has the AckReq bit, so that an ACK can report new credits.
     fn lacks_credit(&self, cx: &Context<'_>, index: usize) -> bool {
         let takes_receive = self.send.queue[index].request.operation.takes_receive();
         takes_receive && cx.profile.choices.obeys_credits && self.is_beyond_credits(index)
@@ -237,7 +237,7 @@ impl Qp {
             .then_some(WcStatus::LOC_PROT_ERR)
     }
 
-    /// Returns the payload of a full request packet in bytes.
+    /// Returns the payload length of a full request packet in bytes.
     fn segment(&self, cx: &Context<'_>) -> u32 {
         if cx.has(RcDefect::MiddleBelowPmtu) {
             self.pmtu() - 4

@@ -93,7 +93,6 @@ impl Bench {
         self.send(&request.with_m_key(key).with_data(value.bytes()))
     }
 
-    /// Returns PortInfo of the receiving port.
     pub fn port_info(&mut self, key: MKey) -> PortInfo {
         loop {
             let answer = self.get(AttributeId::PORT_INFO, 0, key).expect("PortInfo is answered");

@@ -27,7 +27,7 @@ use super::{
     stamp::{Stamp, now},
 };
 
-/// Default limit of the time that a send waits for space in the other socket.
+/// Default time limit of a send that waits for space in the other socket.
 const SEND_BOUND: Duration = Duration::from_millis(100);
 /// The longest frame that QEMU sends and receives over this kind of socket, in bytes.
 const LONGEST: usize = 4096 + 65536;
@@ -43,7 +43,7 @@ const LONGEST: usize = 4096 + 65536;
 pub struct DatagramPair {
     socket: Bound<UnixDatagram>,
     remote: PathBuf,
-    /// Limit of the time that a send waits for space.
+    /// Time limit of a send that waits for space.
     send_bound: Duration,
     receiver: Mutex<Receiver>,
 }
@@ -78,7 +78,7 @@ impl DatagramPair {
             seen,
         };
         if let Some(empty) = [local, remote].into_iter().find(|path| path.as_os_str().is_empty()) {
-            // To the system, an empty path means any free name.
+            // The kernel would bind an empty path to a name of its own choice.
             return Err(path(empty, io::ErrorKind::InvalidInput.into()));
         }
         // Checks the remote path as a send would, so that the operator sees an invalid path at once.
@@ -128,8 +128,8 @@ impl DatagramPair {
     ///
     /// # Errors
     ///
-    /// [`EtherError`]: the frame is too long or too short, the other socket is full, or no process has bound it. The
-    /// frame was not sent then.
+    /// [`EtherError`]: the frame is too long or too short, the other socket is full, or no process has bound it.
+    /// After an error, the frame was not sent.
     pub fn send(&self, frame: &[u8]) -> Result<Stamp, EtherError> {
         let length = frame.len();
         if length < HEADER {

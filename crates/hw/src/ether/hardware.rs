@@ -3,8 +3,9 @@
 //! Sources: `linux/ethtool.h` (`struct ethtool_ts_info`), `linux/net_tstamp.h` (`struct hwtstamp_config`), and the
 //! kernel's convention that an open `/dev/ptpN` is a clock id.
 //!
-//! Many interfaces have no clock, or have a clock that a time daemon also uses. A failed step is therefore not an
-//! error: the caller uses software stamps instead. Dropping the [`HardwareClock`] restores changed settings.
+//! Many interfaces have no clock, or have a clock that a time daemon also uses. If the clock cannot be used, the
+//! caller therefore uses software stamps and reports no error. Dropping the [`HardwareClock`] restores changed
+//! settings.
 
 use std::{
     ffi::c_int,
@@ -23,15 +24,15 @@ use super::{
 
 /// Setting (`tx_type`, `rx_filter`) that stamps all sent and all received frames.
 const ALL: (c_int, c_int) = (HWTSTAMP_TX_ON as c_int, HWTSTAMP_FILTER_ALL as c_int);
-/// Largest difference, in parts per million, between the rates of a free-running adapter clock and of the system clock:
-/// twice the tolerance of a crystal.
+/// Largest difference between the rates of a free-running adapter clock and the system clock, in parts per
+/// million. It is twice the tolerance of a crystal.
 pub(super) const DRIFT: u32 = 200;
 
 /// An adapter's clock, with stamping switched on.
 #[derive(Debug)]
 pub(super) struct HardwareClock {
     device: File,
-    /// A socket for ioctls and the previous stamping, if the stamping was changed.
+    /// If the stamping setting was changed: a socket for ioctls, and the previous setting.
     before: Option<(OwnedFd, hwtstamp_config)>,
     interface: String,
 }
@@ -89,7 +90,7 @@ fn capable(socket: &OwnedFd, name: &str) -> Option<u32> {
     u32::try_from(info.phc_index).ok().filter(|_| can)
 }
 
-/// Reads the stamping, or changes it to `set`. Returns the stamping in effect afterwards.
+/// Reads the adapter's stamping setting, or changes it to `set`. Returns the setting in effect afterwards.
 fn stamping(socket: &OwnedFd, name: &str, set: Option<(c_int, c_int)>) -> Option<hwtstamp_config> {
     let (tx_type, rx_filter) = set.unwrap_or_default();
     let mut config = hwtstamp_config {

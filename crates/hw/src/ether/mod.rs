@@ -25,9 +25,10 @@
 //!
 //! # Time
 //!
-//! Every frame has a [`Stamp`]: two bounds between which it was on the wire, on CLOCK_MONOTONIC. `std::time::Instant`
-//! uses this clock on Linux, and [`now`] reads it as a plain duration. A judge uses the lower bound for "not before"
-//! and the upper bound for "not later". A single time with an estimated error would not permit such checks.
+//! Every frame has a [`Stamp`]: a lower and an upper bound of the time when the frame was on the wire, on
+//! CLOCK_MONOTONIC. `std::time::Instant` uses this clock on Linux, and [`now`] reads it as a plain duration. A
+//! judge uses the lower bound for "not before" and the upper bound for "not later". A single time with an
+//! estimated error would not permit such checks.
 //!
 //! The kernel stamps on CLOCK_REALTIME, a network adapter on its own clock. To convert such a stamp, the crate reads
 //! the stamp's clock between two reads of the monotonic clock. The time between these two reads widens the bounds.

@@ -30,8 +30,8 @@ use super::{
 
 /// Longest wait of a send for its stamp.
 const STAMP_BOUND: Duration = Duration::from_millis(2);
-/// Number of consecutive sends without a stamp after which sends no longer wait. They wait again as soon as a stamp
-/// arrives.
+/// After this many consecutive sends without a stamp, sends no longer wait for their stamps. They wait again once
+/// a stamp arrives.
 const MISSES: u32 = 3;
 /// Longest wait of a send for space in the queue.
 const SEND_BOUND: Duration = Duration::from_millis(100);
@@ -59,8 +59,8 @@ pub struct PacketSocket {
     hardware: Option<HardwareClock>,
 }
 
-/// The sending socket. It is not the receiving socket, because stamps of sent frames arrive as errors and would wake
-/// the receiver.
+/// The sending socket, separate from the receiving socket: stamps of sent frames arrive as errors, which would
+/// wake the receiver.
 #[derive(Debug)]
 struct Sender {
     fd: OwnedFd,
@@ -186,8 +186,8 @@ impl PacketSocket {
     ///
     /// # Errors
     ///
-    /// [`EtherError`]: the frame is too long or too short, or the interface is full, down or removed. The frame was not
-    /// sent then.
+    /// [`EtherError`]: the frame is too long or too short, or the interface is full, down or removed. After an
+    /// error, the frame was not sent.
     pub fn send(&self, frame: &[u8]) -> Result<Stamp, EtherError> {
         let length = frame.len();
         if length < HEADER {
@@ -361,7 +361,7 @@ impl PacketSocket {
     }
 }
 
-/// Whether `key` was given before `other`. Keys wrap around.
+/// Whether the kernel gave `key` to an earlier frame than `other`. Keys wrap around.
 pub(super) fn is_before(key: u32, other: u32) -> bool {
     key.wrapping_sub(other).cast_signed() < 0
 }
@@ -399,7 +399,7 @@ fn configure(
     // type.
     let _ = setsockopt(receiving, sys::IgnoreOutgoing, &!sees_sent);
     setsockopt(receiving, sys::Auxdata, &true).map_err(system("asking for VLAN tags"))?;
-    // The first call may exceed the system's limit but needs CAP_NET_ADMIN.
+    // `RcvBufForce` may exceed the system's limit, but needs CAP_NET_ADMIN.
     if setsockopt(receiving, sockopt::RcvBufForce, &RECEIVE_BUFFER).is_err() {
         let _ = setsockopt(receiving, sockopt::RcvBuf, &RECEIVE_BUFFER);
     }

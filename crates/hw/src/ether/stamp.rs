@@ -56,11 +56,11 @@ impl Stamp {
         }
     }
 
-    /// Makes the stamp of a received frame. The socket was last seen empty at `empty`. The call that read the frame
-    /// began at `began` and ended by `read`. The converted stamp gave `bounds`.
+    /// Makes the stamp of a received frame. The socket was last seen empty at `empty`. The call that read the
+    /// frame began at `began` and ended by `read`. `bounds` come from the converted stamp.
     ///
-    /// The kernel enables stamping some time after the request. A frame that arrives before that is stamped only when
-    /// it is read, so its stamp is only an upper bound.
+    /// The kernel enables stamping some time after the request for stamps. A frame that arrives before that time
+    /// gets its stamp only when it is read. Its stamp is therefore only an upper bound.
     pub(super) fn received(
         (empty, began, read): (Duration, Duration, Duration),
         bounds: (Duration, Duration),

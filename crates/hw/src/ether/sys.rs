@@ -1,8 +1,9 @@
 //! Calls for which `nix` has no safe function: the address and options of a packet socket, and the ioctls of an
 //! interface.
 //!
-//! Packet sockets are specific to Linux: `nix` reads their addresses but cannot make one, and lacks their options.
-//! Names from `linux/if_packet.h`, `linux/sockios.h` and `linux/net_tstamp.h` are imported only here.
+//! Packet sockets are specific to Linux. `nix` can read the address of a packet socket but cannot make one, and it
+//! lacks the options of packet sockets. Names from `linux/if_packet.h`, `linux/sockios.h` and `linux/net_tstamp.h`
+//! are imported only here.
 
 use std::{
     ffi::{c_int, c_ulong},

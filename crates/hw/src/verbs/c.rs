@@ -1,6 +1,6 @@
-//! The declarations of `infiniband/verbs.h`. By default they come from `generated.rs`, which needs no installed header.
-//! With the feature `rdma-sys` they come from rdma-sys, which generates them from the installed header. `bindgen.sh`
-//! gives both the same form.
+//! The declarations of `infiniband/verbs.h`. By default they come from `generated.rs`, which needs no installed
+//! header. With the feature `rdma-sys` they come from rdma-sys, which generates them from the installed header.
+//! `bindgen.sh` writes enumerations in the form of rdma-sys, so the same code compiles with both.
 //!
 //! rdma-sys links libibverbs and librdmacm. No code refers to their functions, so the linker drops both
 //! (`--as-needed`), and the library is still opened at run time.
@@ -10,7 +10,8 @@ pub(super) use super::generated::*;
 #[cfg(feature = "rdma-sys")]
 pub(super) use rdma_sys::*;
 
-// rdma-sys leaves `_ibv_query_gid_ex` out because of its name. Only its type is used here; it is never linked.
+// rdma-sys leaves `_ibv_query_gid_ex` out because of its name. Only the function's type is used here; the function
+// is never linked.
 #[cfg(feature = "rdma-sys")]
 unsafe extern "C" {
     pub(super) fn _ibv_query_gid_ex(

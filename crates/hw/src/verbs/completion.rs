@@ -28,7 +28,8 @@ const BATCH: usize = 8;
 pub struct Polled {
     /// Number of completions taken.
     pub taken: usize,
-    /// Time on CLOCK_MONOTONIC when the driver had delivered the last completion; `None` if no completion was taken.
+    /// Time on CLOCK_MONOTONIC just after the driver delivered the last completion; `None` if no completion was
+    /// taken.
     pub at: Option<Duration>,
 }
 

@@ -69,7 +69,7 @@ impl Inner {
         NonNull::new(pointer).ok_or_else(|| self.failed(call, "", seen))
     }
 
-    /// Makes the error for arguments that the library must not be called with.
+    /// Makes the error for invalid arguments, with which the library must not be called.
     pub(super) fn argument(&self, call: &'static str, what: impl Into<String>) -> VerbsError {
         VerbsError::Argument {
             call,

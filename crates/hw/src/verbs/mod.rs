@@ -2,10 +2,11 @@
 //!
 //! Source: `infiniband/verbs.h` of rdma-core (libibverbs.so.1) and its manual pages.
 //!
-//! A [`Library`] is libibverbs with its functions resolved. It opens a device as a [`Context`]. The context creates
-//! [`ProtectionDomain`]s and [`CompletionQueue`]s. A protection domain creates [`MemoryRegion`]s, [`AddressHandle`]s
-//! and [`QueuePair`]s. Each handle owns its parents, so the handles can be dropped in any order, and the library still
-//! destroys the objects in the right order. Arguments and results are values of `verbatim_wire::verbs`.
+//! A [`Library`] is libibverbs with its functions resolved. It opens a device as a [`Context`]. The context
+//! creates [`ProtectionDomain`]s and [`CompletionQueue`]s. A protection domain creates [`MemoryRegion`]s,
+//! [`AddressHandle`]s and [`QueuePair`]s. Each handle keeps its parents alive. The handles can therefore be
+//! dropped in any order, and children are still destroyed before their parents. Arguments and results are values
+//! of `verbatim_wire::verbs`.
 //!
 //! ```no_run
 //! use verbatim_hw::verbs::{Library, SendRequest};
@@ -58,11 +59,11 @@
 //!
 //! # Threads
 //!
-//! All handles can be shared between threads. Calls go straight into the library; there is no helper thread, and no
-//! call waits.
+//! All handles can be shared between threads. Calls go straight into the library; there is no helper thread.
+//! Polling, posting and reading events do not wait.
 //!
-//! Destroying a queue pair or a completion queue waits for the acknowledgement of its events. [`Context::next_event`]
-//! acknowledges each event before it returns, so this wait cannot block.
+//! Destroying a queue pair or a completion queue waits for the acknowledgement of its events.
+//! [`Context::next_event`] acknowledges each event before it returns, so this wait cannot block.
 
 mod attributes;
 mod c;

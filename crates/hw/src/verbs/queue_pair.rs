@@ -128,7 +128,7 @@ impl QueuePair {
         Err(VerbsError::Modify {
             device: self.context().name().to_owned(),
             qpn: self.qpn,
-            // A refused call leaves the state unchanged.
+            // A refused call leaves the state unchanged, so the query still returns the former state.
             from: self.query().ok().map(|found| found.state),
             to,
             given: names,
@@ -166,8 +166,8 @@ impl QueuePair {
     ///
     /// # Errors
     ///
-    /// [`VerbsError::OutOfRegion`] and [`VerbsError::Argument`] before anything was done. [`VerbsError::Call`] when the
-    /// driver refused, with ENOMEM when the queue is full.
+    /// [`VerbsError::OutOfRegion`] or [`VerbsError::Argument`] if the request is invalid; it was not posted.
+    /// [`VerbsError::Call`] if the driver refused the request, with ENOMEM if the queue is full.
     pub fn post_send(&self, request: SendRequest) -> Result<Duration, VerbsError> {
         self.check_destination(&request)?;
         let mut segment = request.data.as_ref().map(Segment::to_c).transpose()?;

@@ -202,8 +202,8 @@ impl InFlight {
         }
     }
 
-    /// Posts a send request with `post`. Keeps the objects of the request if `post` succeeds. `completed` waits until
-    /// `post` returns.
+    /// Posts a send request with `post`. Keeps the objects of the request if `post` succeeds. A concurrent call of
+    /// `completed` waits until `post` returns.
     pub(super) fn send<T, E>(&self, request: SendRequest, post: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
         let kept = Posted {
             wr_id: request.wr_id,
@@ -216,8 +216,8 @@ impl InFlight {
         Ok(posted)
     }
 
-    /// Posts a receive request with `post`. Keeps the objects of the request if `post` succeeds. `completed` waits
-    /// until `post` returns.
+    /// Posts a receive request with `post`. Keeps the objects of the request if `post` succeeds. A concurrent call
+    /// of `completed` waits until `post` returns.
     pub(super) fn receive<T, E>(&self, request: ReceiveRequest, post: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
         let kept = Posted {
             wr_id: request.wr_id,
@@ -233,8 +233,8 @@ impl InFlight {
     /// Releases the request of `completion` and all earlier requests of the same queue, because a queue completes
     /// requests in order.
     ///
-    /// On success the opcode determines the queue. A failure that could belong to either queue releases nothing:
-    /// keeping an object too long does no harm.
+    /// On success the opcode determines the queue. If a failed completion could belong to either queue, no request
+    /// is released: keeping an object too long does no harm.
     pub(super) fn completed(&self, completion: &Completion) {
         let mut queues = self.lock();
         let Queues { send, receive } = &mut *queues;

@@ -33,8 +33,8 @@ impl Connection {
         };
         let (at, into) = match place {
             Place::Again(at, into) => (at, into),
-            // A first request, or a request after a gap, continues the connection, except if its payload length fits
-            // none of the path MTUs that are still possible.
+            // A first request, or a request after a gap, continues the connection. The exception is a payload
+            // length that fits none of the possible path MTUs.
             Place::Beginning | Place::Ahead(_) if !requester::has_no_such_size(&asked) => return None,
             _ => {
                 return Some(Doubt {

@@ -1,5 +1,5 @@
-//! Packets with a wrong ICRC that belong to no known connection. Damage may have changed the queue pair number of such
-//! a packet. A second packet of the same half, or a response with the same PSN, shows its connection.
+//! Packets with a wrong ICRC that belong to no known connection. Damage may have changed the queue pair number of
+//! such a packet. A second packet of the same half, or a response with the same PSN, shows the packet's connection.
 
 use verbatim_record::Time;
 use verbatim_wire::Medium;

@@ -1,8 +1,8 @@
 //! Effect of requests on each attribute: the target of a request, the effect of a Set on each field, and the status
 //! of the response.
 //!
-//! The rules apply to channel adapters and routers (architecture 14.2.5). Details that no public source settles are
-//! left open.
+//! The rules apply to channel adapters and routers (architecture 14.2.5). Where no public source settles a detail,
+//! the rules accept every behavior: the detail is "left open".
 
 use verbatim_wire::values::CapabilityMask;
 use verbatim_wire::{AttributeId, Layout, Mad, Method, NodeInfo, PortInfo, Status, VlCap};
@@ -158,7 +158,7 @@ impl Facts {
         match request.attribute_id() {
             AttributeId::NODE_INFO => REFUSED,
             AttributeId::NODE_DESCRIPTION if !self.sets_description() => REFUSED,
-            // PortInfo of another port is read-only through this port. The status of a Set of it is left open.
+            // PortInfo of another port is read-only through this port. The status of such a Set is left open.
             AttributeId::PORT_INFO if self.place(request).1 != 0 => &[],
             _ => self.of_get(request),
         }
@@ -240,8 +240,8 @@ impl Facts {
             "M_Key" | "M_KeyProtectBits" | "M_KeyLeasePeriod" | "GidPrefix" | "LMC" | "SubnetTimeOut" => plain,
             "LID" | "MasterSMLID" => match asked {
                 1..0xC000 => plain,
-                // Without an assigned LID, the port shows 0 or 0xFFFF. A Set of the shown value changes nothing, and
-                // some ports refuse it.
+                // Without an assigned LID, the port shows 0 or 0xFFFF. A Set of the shown value changes nothing,
+                // and some ports refuse such a Set.
                 _ if now.may_be(asked) => (Becomes::MayBe(asked), Legal::Open),
                 _ => illegal,
             },
@@ -301,7 +301,7 @@ fn kept(asked: u64, now: &Known) -> Legal {
     if now.may_be(asked) { Legal::Yes } else { Legal::Open }
 }
 
-/// Returns whether no Set changes the field.
+/// Returns whether the field is read-only.
 pub(super) fn is_read_only(place: Place, name: &str) -> bool {
     const WRITTEN: [&str; 30] = [
         "P_KeyViolations",

@@ -72,8 +72,9 @@ impl Port<'_> {
             expected: words.join(" or "),
             seen: format!("status {status}"),
             exchanges: vec![number],
-            // A kernel responds with this status if it has no agent for the request. That does not excuse the status
-            // for these attributes, because the port's capabilities declare them.
+            // A kernel responds with this status if it has no agent for the request. For LedInfo and
+            // NodeDescription this is no excuse, because the port's capabilities declare whether the port supports
+            // them.
             excusable: status == Status::METHOD_ATTRIBUTE_UNSUPPORTED
                 && !matches!(
                     exchange.request.attribute_id(),
@@ -151,8 +152,8 @@ impl Port<'_> {
         }
     }
 
-    /// Returns whether the M_Key in a response is the port's own. If it is not, checks that the port hides its M_Key
-    /// where it must.
+    /// Returns whether the M_Key in a response is the port's own. If the key in the request is wrong, checks that
+    /// the port hides its M_Key where the protection level demands it.
     fn key_shown(&mut self, exchange: &Exchange, asked: &Asked, value: u64, response: &Mad) -> bool {
         let level = response.attribute::<PortInfo>().protect_bits().0;
         if exchange.request.method() == Method::SET {

@@ -9,16 +9,17 @@ use crate::Rule;
 #[derive(Clone, Debug)]
 pub(super) struct Image {
     fields: &'static [Field],
-    /// Known values of all elements, field by field. Empty while every element is unknown: a test may request tens of
-    /// thousands of table parts that the device lacks.
+    /// Known values of all elements, field by field. Empty while every element is unknown, to save memory: a test
+    /// may request tens of thousands of table parts that the device lacks.
     known: Vec<Known>,
     /// Number of the exchange that showed the attribute last, or 0.
     pub(super) shown_in: u32,
-    /// Sets after that exchange that must not have changed the attribute, because of a wrong M_Key or an illegal value.
+    /// Sets after the exchange `shown_in` that must not have changed the attribute, because of a wrong M_Key or an
+    /// illegal value.
     pub(super) denied: Vec<Denied>,
-    /// Whether a Set has succeeded since that exchange.
+    /// Whether a Set has succeeded since the exchange `shown_in`.
     pub(super) is_set: bool,
-    /// Whether no other manager could have Set anything when the attribute was shown.
+    /// Whether no other subnet manager could Set a field at the time of the exchange `shown_in`.
     pub(super) was_ours: bool,
 }
 
@@ -134,7 +135,7 @@ impl Image {
 
 /// Returns whether the device, its link or other nodes change a field, so that no rule covers its value.
 pub(super) fn moves(simulated: bool, attribute: AttributeId, name: &str) -> bool {
-    // SMPs cause no P_Key or Q_Key violations. In real time, packets of other nodes may cause them.
+    // SMPs cause no P_Key or Q_Key violations. In real time, packets of other nodes may cause such violations.
     let by_others = matches!(name, "P_KeyViolations" | "Q_KeyViolations");
     attribute == AttributeId::PORT_INFO
         && !(by_others && simulated)

@@ -92,8 +92,9 @@ const HOMES: [(AttributeId, &str); 2] = [
     (AttributeId::PORT_INFO, "c14-024-port-info-legal"),
 ];
 
-/// Returns the test that reports a field that was illegal from the first response on, so that one fault makes one
-/// finding. Returns `None` if this test reports the field, or if an action of this test caused the value.
+/// Returns the other test that reports this illegal field, so that one fault makes one finding. Returns `None` if
+/// the current test reports the field. Also returns `None` if the first response was legal, because the current
+/// test then caused the value.
 pub(super) fn judged_in(trace: &Trace, all: &[Broken], broken: &Broken) -> Option<&'static str> {
     if broken.rule != Rule::Legal {
         return None;

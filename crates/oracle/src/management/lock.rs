@@ -40,7 +40,7 @@ pub(super) struct Lock {
 }
 
 impl Lock {
-    /// Returns whether the lease has expired at that time, and stops the timer if so.
+    /// Returns whether the lease has expired at time `now`. Stops the timer if the lease has certainly expired.
     pub(super) fn expired(&mut self, now: Span) -> Expired {
         let Some(timer) = self.timer else { return Expired::No };
         if timer.latest.is_some_and(|latest| now.earliest > latest) {

@@ -1,4 +1,4 @@
-//! Management rules: checks a port by every SMP that reaches it and every response, in any test.
+//! Management rules: checks a port from every SMP that reaches the port and from every response, in every test.
 //!
 //! The checks are a pure function of the record. `Port` models the state of the port: each attribute, field by field,
 //! as far as a Set or a response has shown it. The state also has the M_Key, its level and its lease, and the violation
@@ -10,8 +10,9 @@
 //! may have been lost leaves a range of counter values. A response that shows none of the possible values breaks a
 //! rule. The shown value then becomes the known value, so that one fault makes one finding.
 //!
-//! **Effects of others are no findings.** In real time a packet may be lost, and a kernel may respond. A subnet manager
-//! may Set any field unless the test's M_Key prevents it. Such an effect is an observation.
+//! **Effects of others are no findings.** In real time a packet may be lost, and a kernel may respond instead of
+//! the port. A subnet manager may Set any field unless the test's M_Key prevents it. A violation that one of these
+//! effects explains is reported as an observation.
 //!
 //! `access` has the architecture's rules for each field.
 
@@ -43,13 +44,13 @@ use port::Port;
 /// All rules of ports.
 pub const RULES: &[Rule] = Rule::ALL.split_at(Rule::MKeyDrops as usize).1;
 
-/// Maximum number of failed checks for one rule, because one fault repeats throughout a record.
+/// Maximum number of failed checks for one rule, because one fault may break the rule many times in one record.
 const EACH: usize = 2;
 
 /// Defined bits of the status: busy, redirect, and the code of an invalid field.
 const STATUS: u16 = 0x1F;
 
-/// Maximum number of requests with a second response for which the fabric may be the cause.
+/// If at most this many requests have a second response, the fabric may be the cause.
 const EXCUSED_REPEATS: usize = 2;
 
 /// Outcome of the rules for a record.
@@ -248,8 +249,8 @@ fn replay_at(alone: bool, trace: &Trace, at: u32) -> Judged {
     Judged { broken, asked }
 }
 
-/// Returns whether an SMP was sent to that port by the rig's own path. In a simulation, where no switch loses packets,
-/// an SMP to another DLID counts, too.
+/// Returns whether an SMP was sent to port `at` over the rig's own path. In a simulation, where no switch loses
+/// packets, an SMP to another DLID counts, too.
 fn is_of_the_port(exchange: &Exchange, at: u32, simulated: bool) -> bool {
     exchange.port == at
         && (simulated || exchange.dlid.is_none())
@@ -262,8 +263,8 @@ fn is_at_the_end(request: &Mad) -> bool {
     !request.is_directed() || DrSmp::from_bytes(request.bytes()).dr_dlid() == verbatim_wire::Lid::PERMISSIVE
 }
 
-/// Checks the fields that a response repeats from its request. The M_Key of a response carries no information: in a
-/// simulation it is the request's, or 0.
+/// Checks the fields that a response repeats from its request. In a simulation, also checks that the M_Key of the
+/// response is 0 or the request's.
 fn header(exchange: &Exchange, simulated: bool, broken: &mut Vec<Broken>, asked: &mut BTreeMap<&'static str, u64>) {
     let responses = exchange
         .arrivals
@@ -281,7 +282,7 @@ fn header(exchange: &Exchange, simulated: bool, broken: &mut Vec<Broken>, asked:
         if simulated && key != MKey(0) && key != carried {
             wrong.push(format!("M_Key {key}"));
         }
-        // On a host, the kernel uses the upper half of the TransactionID.
+        // Checked only in a simulation: on a host, the kernel uses the upper half of the TransactionID.
         let (id, of_it) = (arrived.mad.transaction_id(), exchange.request.transaction_id());
         if simulated && id != of_it {
             wrong.push(format!("TransactionID {id:#018x}, not {of_it:#018x}"));
@@ -300,8 +301,8 @@ fn header(exchange: &Exchange, simulated: bool, broken: &mut Vec<Broken>, asked:
     }
 }
 
-/// Checks that a request gets one response. In real time the fabric may repeat a frame, so that a few second responses
-/// are excused.
+/// Checks that a request gets one response. In real time, a few second responses are excused, because the fabric
+/// may repeat a frame.
 fn once(exchange: &Exchange, broken: &mut Vec<Broken>, asked: &mut BTreeMap<&'static str, u64>) {
     let is_answer = |how| matches!(how, Match::Answer | Match::Late);
     if !exchange.arrivals.iter().any(|arrived| is_answer(arrived.how)) {
@@ -323,7 +324,7 @@ fn once(exchange: &Exchange, broken: &mut Vec<Broken>, asked: &mut BTreeMap<&'st
     }
 }
 
-/// Checks that a response, a Trap, and a TrapRepress of another version get no response.
+/// Checks that the port does not respond to a response, to a Trap, or to a TrapRepress of another version.
 fn no_request(exchange: &Exchange, broken: &mut Vec<Broken>, asked: &mut BTreeMap<&'static str, u64>) {
     let method = exchange.request.method();
     let is_repress = method == Method::TRAP_REPRESS && !is_of_version_1(&exchange.request);

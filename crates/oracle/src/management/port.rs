@@ -49,7 +49,8 @@ pub(super) struct Asked {
     pub(super) place: Place,
     /// Whether the port accepts the request's M_Key.
     pub(super) opens: Sure,
-    /// Whether the protection level makes the port drop Gets with a wrong M_Key; `hides`: makes it hide its M_Key.
+    /// Whether the port drops Gets with a wrong M_Key at its protection level. `hides`: whether the port responds
+    /// to such Gets, but hides its M_Key.
     pub(super) drops: Sure,
     pub(super) hides: Sure,
     /// Known values before a Set.
@@ -67,7 +68,7 @@ pub(super) struct Port<'t> {
     pub(super) images: BTreeMap<Place, Image>,
     pub(super) lock: Lock,
     pub(super) on_the_way: BTreeMap<u32, Asked>,
-    /// Last request without a response, and the number of times in a row.
+    /// Last request without a response, and how often in a row it was sent without a response.
     silences: Option<(Mad, u32)>,
     /// Numbers of the requests that may have violated the M_Key check.
     pub(super) violations: BTreeSet<u32>,
@@ -234,7 +235,7 @@ impl<'t> Port<'t> {
         }
     }
 
-    /// Checks that the port responds where it must, and drops the request where it must.
+    /// Checks that the port responds to a request that it must answer, and drops a request that it must drop.
     fn silence(&mut self, exchange: &Exchange, asked: &Asked, is_alive_after: bool) {
         let is_get = exchange.request.method() == Method::GET;
         let tolerated = is_get && asked.drops == Sure::No;
@@ -331,8 +332,8 @@ impl<'t> Port<'t> {
             drops => drops,
         };
         if is_violation != Sure::Yes || asked.opens == Sure::Maybe {
-            // The right M_Key stops the timer. It is left open whether a tolerated Get with a wrong M_Key stops the
-            // timer, too.
+            // The right M_Key stops the timer. The architecture leaves open whether a Get with a wrong M_Key also
+            // stops the timer if the protection level permits the Get.
             self.lock.may_stop();
         }
         if is_violation != Sure::No {
@@ -380,7 +381,7 @@ impl<'t> Port<'t> {
         self.on_the_way.remove(&exchange.number);
     }
 
-    /// Settles the possible values of a Set's fields after its response.
+    /// Updates the possible values of the fields of a Set after the response.
     pub(super) fn settle(&mut self, exchange: &Exchange, asked: &Asked, status: Status) {
         let request = &exchange.request;
         let facts = self.facts();

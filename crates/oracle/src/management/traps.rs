@@ -45,7 +45,7 @@ fn told_of(request: &Mad) -> Told {
 /// Checks traps. A trap 256 with an M_Key that the tester used must describe an SMP that carried that M_Key and
 /// violated the M_Key check.
 ///
-/// A port must send no such trap if its IsTrapSupported is not set, or if it knows no subnet manager.
+/// A port must not send trap 256 if its IsTrapSupported is not set, or if it knows no subnet manager.
 pub(super) fn judge(
     trace: &Trace,
     sender: &Sender<'_>,
@@ -109,7 +109,7 @@ pub(super) fn judge(
                 named.map(|(_, nearest)| nearest.number).into_iter().collect(),
             );
         }
-        // Other traps belong to earlier tests, since a port repeats its traps.
+        // A trap 256 without an M_Key of this test may belong to an earlier test, because a port repeats its traps.
         let Some((told, nearest)) = named else { continue };
         let near = vec![nearest.number];
         if sender.sends == Some(false) {
@@ -286,8 +286,8 @@ fn details(trace: &Trace, says: &BadMKey, lids: &BTreeSet<u16>) -> Vec<String> {
         is_such.then(|| (1..=hops).map(|hop| smp.return_path(hop)).collect::<Vec<_>>())
     });
     let shown: Vec<u8> = (0..ROOM).map(|hop| says.return_path(hop)).collect();
-    // Three layouts are accepted, cut to fit. They are the unused first byte and the path; the path alone; a zero byte
-    // and the path without its last hop.
+    // Three layouts are accepted, truncated to the field. (1) The unused first byte and the path. (2) The path
+    // alone. (3) A zero byte and the path without its last hop.
     let is_path = |path: &Vec<u8>| {
         let (whole, bare) = (path.len().min(ROOM - 1), path.len().min(ROOM));
         let short = path.len().saturating_sub(1).min(ROOM - 1);

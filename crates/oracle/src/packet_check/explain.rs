@@ -18,7 +18,8 @@ pub struct Explanation<'a> {
     packet: Received<'a>,
 }
 
-/// Explains why a packet fails a check at a port. If the packet passes, the text states its value.
+/// Explains why a packet fails a check at a port. If the packet passes, the text still states the expected and the
+/// seen value.
 #[must_use]
 pub fn explain<'a>(check: Check, port: &'a Port, packet: &Received<'a>) -> Explanation<'a> {
     Explanation {

@@ -16,8 +16,8 @@ pub struct Seen<'t> {
     pub frame: &'t FrameSeen,
     /// The parsed packet.
     pub packet: Packet<'t>,
-    /// Position in the record's timeline. The tester's adapter may swap packets of the DUT. If a packet arrived after a
-    /// packet with a later PSN, but may have been sent first, it takes the position of that packet.
+    /// Position in the record's timeline. The tester's adapter may swap packets of the DUT. If a packet arrived
+    /// after a packet with a later PSN, but may have been sent first, it takes the later PSN's position.
     pub place: usize,
 }
 
@@ -98,7 +98,7 @@ impl<'t> Dialogue<'t> {
 /// Returns all dialogues of a record, in order.
 ///
 /// # Errors
-/// Returns an error if a connection was not set up completely.
+/// Returns an error if the record has no connection, or if a connection was not set up completely.
 pub fn dialogues(trace: &Trace) -> Result<Vec<Dialogue<'_>>, Gap> {
     let all = each(trace);
     if all.is_empty() {
@@ -131,8 +131,8 @@ fn each(trace: &Trace) -> Vec<Result<Dialogue<'_>, Gap>> {
     all
 }
 
-/// Returns the position where the use of a queue pair ends: where the next queue pair is created. If peer or host use
-/// the queue pair after that, its use ends where it is destroyed.
+/// Returns the position where the use of a queue pair ends: where the next queue pair is created. If the peer or
+/// the host still uses the queue pair after that position, its use ends where it is destroyed.
 pub fn end_of(trace: &Trace, created: &VerbsDone, next: usize) -> usize {
     let Some((.., Reply::Qp(qp), _)) = &created.answer else {
         return next;
@@ -167,7 +167,8 @@ fn gone(trace: &Trace, created: &VerbsDone, handle: u32) -> usize {
 /// Another queue pair, with the positions where it is created and destroyed.
 type Other = (Qpn, usize, usize);
 
-/// Returns the DUT's queue pairs except the queue pair at index `at`. Packets to them do not belong to that queue pair.
+/// Returns the DUT's queue pairs except the queue pair at index `at`. Packets to the returned queue pairs do not
+/// belong to the queue pair at `at`.
 fn others_of(trace: &Trace, made: &[&VerbsDone], at: usize) -> Vec<Other> {
     let others = made.iter().enumerate().filter(|(other, _)| *other != at);
     others
@@ -237,7 +238,7 @@ fn one<'t>(
     let Some(own_qpn) = attributes.dest_qpn else {
         return Err(Gap::Missing(labels::RTR.name));
     };
-    // A queue pair that never was in RTS has sent no request.
+    // Without a value, the queue pair never was in RTS and has sent no request.
     let dut_psn = attributes.sq_psn.unwrap_or_default();
     let (dut_qpn, own_qpn) = (Qpn(qp.qpn), Qpn(own_qpn));
     let of_it = trace.timeline.frames_between(places);
@@ -292,9 +293,9 @@ fn one<'t>(
     })
 }
 
-/// Moves each packet of the DUT before packets with a later PSN that arrived first, if their time spans leave the order
-/// open. A packet whose PSN is already among them is a retransmission and stays. The n-th transmission of a packet also
-/// stays behind a later PSN that was sent fewer than n times.
+/// Moves each packet of the DUT before packets with a later PSN that arrived first, if their time spans leave the
+/// order open. If one of these packets has the same PSN, the packet is a retransmission and stays. The n-th
+/// transmission of a packet also stays behind a later PSN that was sent fewer than n times.
 fn untangle(packets: &mut [Seen<'_>]) {
     // Number of times that the DUT sent each kind and PSN, among the packets so far.
     let mut sent: BTreeMap<((bool, bool), u32), usize> = BTreeMap::new();
@@ -318,7 +319,8 @@ fn kind(of: &Seen<'_>) -> (bool, bool) {
     (opcode.is_request(), opcode.is_response())
 }
 
-/// Moves the packet at index `at` to its place. `sent` returns how often the DUT sent an earlier packet.
+/// Moves the packet at index `at` before later PSNs, as [`untangle`] describes. `sent` returns how often the DUT
+/// sent an earlier packet.
 fn put_in_order(packets: &mut [Seen<'_>], at: usize, sent: impl Fn(&Seen<'_>) -> usize) {
     let seen = packets[at];
     let of_kind = |other: &Seen<'_>| other.frame.received && kind(other) == kind(&seen);

@@ -16,14 +16,14 @@ pub use verbatim_record::labels::steps;
 
 /// Time that a response may take before the tester repeats its request. The speed of the responder is not tested.
 pub const RESPONSE_WAIT: Duration = Duration::from_millis(500);
-/// Time within which the data of an acknowledged WRITE must be visible to the host. The ACK proves execution, but sets
-/// no order with the host's reads. A later receive completion sets that order.
+/// Time within which the data of an acknowledged WRITE must be visible to the host. The ACK proves execution, but
+/// does not order the WRITE before the host's reads. A later receive completion does.
 pub const ON_ITS_WAY: Duration = Duration::from_secs(2);
 /// PSN distance below which a PSN lies ahead of another PSN.
 pub const HALF: u32 = Psn::COUNT / 2;
 
-/// Returns the number of PSNs that a request takes. It is the number of packets of a SEND or WRITE, of responses to a
-/// READ, or 1 for an atomic. `length` and `mtu` are in bytes.
+/// Returns the number of PSNs that a request takes. A SEND or WRITE takes one PSN for each packet, a READ one for
+/// each response packet, and an atomic one. `length` and `mtu` are in bytes.
 pub fn psns(operation: pb::Operation, length: u32, mtu: u32) -> u32 {
     match operation {
         pb::Operation::CompareSwap | pb::Operation::FetchAdd => 1,
@@ -54,7 +54,7 @@ const MEASURED: u32 = 100;
 /// Returns the longest round trip of the path, if it was measured before and after the test, each time with 100
 /// responses or more.
 ///
-/// Without this value, the path may account for part of a measured time, so that no lower bound can be checked.
+/// Without this value, no lower bound of a time can be checked, because the path may account for part of the time.
 pub fn path(trace: &Trace) -> Option<Duration> {
     let trips = &trace.timeline.round_trips;
     let measured = trips.len() >= 2 && trips.iter().all(|trips| trips.answered >= MEASURED);

@@ -49,8 +49,7 @@ pub fn timeout(t: &Trace, timeout: AckTimeout) -> bool {
     capabilities(t).is_none_or(|has| takes_value(&has.timeouts, timeout.0))
 }
 
-/// Returns the last value of an attribute that was set on a queue pair of a side. The value may be the nearest
-/// supported value to the requested value.
+/// Returns the last value of an attribute that was set on a queue pair of a side.
 pub fn given(t: &Trace, side: Side, value: fn(&QpAttributes) -> Option<u32>) -> Option<u8> {
     let mut steps = t.timeline.commands.iter().rev().filter(|done| done.side == side);
     steps.find_map(|done| match &done.command {

@@ -86,7 +86,7 @@ pub(super) fn read_response_opcode(answered: &Answered<'_>) -> Outcome {
     let is_last = (request.psns > 0).then(|| into + 1 == request.psns);
     let begins = matches!(part, Part::First | Part::Only);
     let ends = matches!(part, Part::Last | Part::Only);
-    // Another rule covers a response that is out of order.
+    // The rule `responses-in-order` covers a response that is out of order.
     if !may_begin && !may_go_on {
         return Outcome::NotAsked;
     }
@@ -101,7 +101,7 @@ pub(super) fn read_response_opcode(answered: &Answered<'_>) -> Outcome {
         };
         (format!("RC RDMA READ Response {expected}"), answered.parsed.opcode)
     });
-    // Packets that the capture lacks may have repeated the READ from here, or its responses.
+    // The capture may lack a retransmission of the READ that begins here, or responses to the READ.
     let held = match begins {
         true if ends_rightly => held.unless(Excuse::RequestsLost),
         false if ends_rightly && into > 0 => held.unless(Excuse::ResponsesLost),
@@ -116,7 +116,7 @@ pub(super) fn read_response_opcode(answered: &Answered<'_>) -> Outcome {
         }
         _ => held,
     };
-    // The window cut the READ short at the next request: one of the two requests has a wrong PSN.
+    // If the next request leaves the READ fewer PSNs than it needs, one of the two requests has a wrong PSN.
     let is_cut = matches!(answered.window.pmtu.psns(request.bytes), Some(psns) if psns != request.psns);
     // A request between the READ and the next request may have been lost.
     let is_shorter = request.is_inferred && ends;

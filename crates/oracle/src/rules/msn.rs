@@ -26,7 +26,8 @@ fn counted(answered: &Answered<'_>) -> Option<(u32, u32, u32)> {
         };
         // A refused request is not complete.
         let least = request.messages - u32::from(is_refused_itself && request.asks().ends());
-        // A READ may count when the responder accepts it. The responder does not accept an invalid READ.
+        // The MSN may include a READ as soon as the responder accepts the READ. The responder does not accept an
+        // invalid READ.
         let code = answered.parsed.syndrome().map(|syndrome| syndrome.kind());
         let is_invalid = is_refused_itself && code == Some(SyndromeKind::Nak(NakCode::INVALID_REQUEST));
         let may_count = request.asks().has_response() || window.owes_from(at);
@@ -144,8 +145,8 @@ pub(super) fn msn(answered: &Answered<'_>) -> Outcome {
     // A malformed request may have been altered after it was sent; its original is unknown.
     match answered.responses.odd {
         Some((psn, number)) if is_up_to(psn, answered.parsed.psn) => held.with(number).unless(Excuse::RequestAltered),
-        // A repeated response counts all messages since the original, including unseen messages. A later READ or atomic
-        // may count when the responder accepts it.
+        // A repeated response counts all messages since the original, including unseen messages. The MSN may also
+        // include a later READ or atomic as soon as the responder accepts that request.
         _ if is_above(earlier, &later) && (answered.window.is_asked_again() || may_be_ahead(answered)) => {
             held.with(earlier.number).unless(Excuse::NewestLost)
         }

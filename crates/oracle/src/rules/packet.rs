@@ -43,8 +43,8 @@ fn icrc(parsed: &Parsed<'_>) -> Outcome {
     })
 }
 
-/// Returns the sender's mistake that made the right ICRC wrong, if it is recognizable. Damage on the way does not
-/// produce these values.
+/// Returns the sender's mistake if the wrong ICRC is the right ICRC with reversed bytes or inverted bits. Damage on
+/// the way does not produce such values.
 pub(crate) fn mistake(parsed: &Parsed<'_>) -> Option<&'static str> {
     let (seen, right) = (parsed.packet.icrc()?, parsed.packet.computed_icrc()?);
     let reversed: [u8; 4] = core::array::from_fn(|at| right[3 - at]);
@@ -134,8 +134,8 @@ fn padding(parsed: &Parsed<'_>) -> Outcome {
     })
 }
 
-/// Checks that SE is 0 in a packet that completes no receive. This is our reading of the architecture: a receiver
-/// ignores SE in these packets.
+/// Checks that SE is 0 in a packet that completes no receive. This is our reading of the architecture, which gives
+/// SE no effect in these packets.
 fn solicited_event(parsed: &Parsed<'_>) -> Outcome {
     let may_be = matches!(parsed.opcode.0, 0x02..=0x05 | 0x09 | 0x0B | 0x16 | 0x17);
     if may_be {

@@ -56,7 +56,7 @@ pub(crate) static RULES: &[(Rule, RequesterRule)] = &[
     (Rule::RnrInterval, rnr_interval),
 ];
 
-/// Rules whose violation makes a request invalid, with any memory and access rights of the responder.
+/// Rules whose violation makes a request invalid, regardless of the responder's memory and access rights.
 pub(crate) const OF_VALID_REQUESTS: [Rule; 3] = [Rule::OpcodeOrder, Rule::PayloadLength, Rule::DmaLength];
 
 /// Returns whether the packet is an atomic whose address is no multiple of 8.
@@ -241,8 +241,8 @@ fn opcode_order(asked: &Asked<'_>) -> Outcome {
         (format!("{what} after {}", before.opcode), asked.parsed.opcode)
     })
     .with(before.number);
-    // 0: the preceding READ's number of PSNs is unknown, and is derived from this packet's PSN. A request in between
-    // may then be missing.
+    // If `psns` is 0, the preceding READ's number of PSNs is unknown, and is derived from this packet's PSN. A
+    // request in between may then be missing.
     match before.psns {
         0 => held.unless(Excuse::RequestsLost),
         _ => held,

@@ -18,11 +18,11 @@ use crate::window::Window;
 pub(crate) enum ResponseKind {
     /// An ACK: the responder executed all requests up to the PSN.
     Ack,
-    /// An RNR NAK: a receive is missing.
+    /// An RNR NAK: the responder is not ready, for example because a receive is missing.
     Rnr,
     /// A PSN sequence error NAK: the responder expected this PSN and received a later PSN.
     Sequence,
-    /// A NAK that refuses the request for good.
+    /// A NAK that ends the connection.
     Fatal,
     Read(Part),
     Atomic,
@@ -101,7 +101,7 @@ fn answers_a_request(answered: &Answered<'_>) -> Outcome {
         return Outcome::NotAsked;
     };
     let psn = answered.parsed.psn;
-    // A request far ahead also causes a sequence NAK, with the expected PSN.
+    // A request with a PSN far ahead also causes a sequence NAK, which carries the expected PSN.
     let is_due = answered.window.stray == Some(psn);
     let is_gap = answered.says == ResponseKind::Sequence && (is_due || !answered.window.is_beyond(psn));
     Outcome::must(answered.found.is_some() || is_gap, || {
@@ -151,7 +151,8 @@ fn acknowledgement_order(answered: &Answered<'_>) -> Outcome {
     .unless(Excuse::Reordered)
 }
 
-/// Returns the requests that this response is the first to acknowledge; `None` if it is no acknowledgement.
+/// Returns the requests that this response is the first to acknowledge; `None` if the response acknowledges
+/// nothing.
 fn newly_acknowledged<'a>(answered: &Answered<'a>) -> Option<impl Iterator<Item = &'a Request>> {
     let (Some((to, _)), ResponseKind::Ack | ResponseKind::Read(_) | ResponseKind::Atomic) =
         (answered.found, answered.says)
@@ -229,7 +230,7 @@ fn nak_code(answered: &Answered<'_>) -> Outcome {
     };
     let of_message = request.invalid.map(|_| NakCode::INVALID_REQUEST);
     let of_memory = request.denied.map(|_| NakCode::REMOTE_ACCESS);
-    // A READ or atomic beyond the responder's limit is an invalid request, too.
+    // A READ or atomic beyond the responder's limit of outstanding READs and atomics is an invalid request, too.
     let is_one_more = answered.window.may_be_one_more(at);
     let of_resources = is_one_more.then_some(NakCode::INVALID_REQUEST);
     let allowed: Vec<NakCode> = match (of_message, of_memory) {
@@ -260,11 +261,12 @@ fn refusal_reason(answered: &Answered<'_>, is_of_access: bool) -> Outcome {
     }
     let request = answered.window.get(at);
     let is_of_memory = request.asks().has_response() || matches!(request.asks(), RequestKind::Write(_));
-    // The receive for immediate data may be at fault. The responder's exact limit of READs and atomics is unknown.
+    // The NAK may concern the receive for immediate data, or the limit of outstanding READs and atomics. That limit
+    // is not known exactly.
     let takes_receive = [Opcode::RC_WRITE_ONLY_IMM, Opcode::RC_WRITE_LAST_IMM].contains(&request.opcode);
     let may_be_of_receive = takes_receive && code == Some(SyndromeKind::Nak(NakCode::REMOTE_OPERATIONAL));
     let is_one_more = answered.window.may_be_one_more(at);
-    // The First of a message decides the access of its later packets.
+    // The access check of the first packet applies to the whole message.
     let Some(message) = answered
         .window
         .message_until(at)
@@ -313,7 +315,7 @@ fn sequence_nak(answered: &Answered<'_>) -> Outcome {
     let psn = answered.parsed.psn;
     let is_due = answered.window.stray == Some(psn);
     if is_due && !answered.window.stray_is_answered {
-        // The PSN was missing when the request far ahead arrived, and may have arrived since.
+        // The request with this PSN was missing when the request far ahead arrived, and may have arrived since.
         return Outcome::Holds;
     }
     let put_off = answered.responses.rnr.as_ref();

@@ -179,9 +179,9 @@ fn missing_packet_is_found_without_loss() {
         })
         .map(|missing| missing + 1)
         .collect();
-    // A capture may lack the first packet, ACKs that a later response replaces, one of two requests for the same
-    // atomic, and the last packets. It may also lack an RNR NAK, since a timeout is another possible cause of the
-    // retry.
+    // The first and the last packets may be missing without a violation. So may an ACK that a later response
+    // replaces, and one of two requests for the same atomic. An RNR NAK may be missing, because a timeout may also
+    // cause the retry.
     assert_eq!(harmless, [1, 4, 8, 22, 23, 25, 27, 29, 30, 31]);
 }
 
@@ -204,8 +204,8 @@ fn swapped_packets_are_found_without_loss() {
             unfound.push(first);
         }
     }
-    // A response may come after a later request. Swaps 3 and 30 exchange a request with the first response to that end,
-    // whose own request is unknown.
+    // A response may come after a later request. Swaps 3 and 30 move the first response to an end before its
+    // request. The response may then answer a request from before the capture.
     assert_eq!(unfound, [3, 4, 8, 10, 14, 19, 23, 25, 29, 30]);
 }
 

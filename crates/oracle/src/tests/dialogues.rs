@@ -261,7 +261,7 @@ fn put_off() -> Vec<Step> {
     [first, sends_from(2, 2)].concat()
 }
 
-/// Returns a dialogue whose last request is refused for good.
+/// Returns a dialogue whose last request gets a NAK that ends the connection.
 fn refused() -> Vec<Step> {
     let last = [
         ask(Opcode::RC_WRITE_ONLY, 3, writes_to(40, asking(bytes(40, 3)))),

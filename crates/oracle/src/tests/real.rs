@@ -183,8 +183,8 @@ fn altered_field_is_found_or_listed() {
                         wrong.push(format!("{name}, bit {bit} of #{number}: {packets:?} {words}"));
                     }
                 }
-                // The network may change fields before the BTH. Packets at the beginning and end of a capture lack
-                // neighbours.
+                // The network may change fields before the BTH. At the beginning and end of a capture, the
+                // neighbours that would show an error are missing.
                 let is_amid = (4..whole.len() - 6).contains(&at);
                 if bit / 8 >= begin && is_amid && found.is_empty() {
                     let is_listed = is_listed(&packet, bit);

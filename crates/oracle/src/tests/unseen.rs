@@ -114,7 +114,7 @@ fn first_reads_may_be_counted_before() {
 
 #[test]
 fn response_may_belong_to_an_unseen_read() {
-    // At the start of the capture, and after the queue pairs were paired.
+    // `known`: number of acknowledged SENDs before the READ. With 0, the READ is the first packet of the capture.
     for known in [0, 4] {
         let begun = || {
             let mut qp = QpTrace::default();
@@ -199,7 +199,7 @@ fn single_p_key_is_no_partition_change() {
         }
         broken(Loss::Possible, &qp)
     };
-    // Another partition, and another membership.
+    // The single P_Key belongs to another partition, or has another membership bit.
     assert_eq!(p_keys(&[0xFFFF, 0xFFFF, 0x8001, 0xFFFF, 0xFFFF]), ["#3 p-key"]);
     assert_eq!(p_keys(&[0xFFFF, 0xFFFF, 0x7FFF, 0xFFFF, 0xFFFF]), ["#3 p-key"]);
     // If only one packet with the old P_Key follows, the network may have moved that packet past a change of the

@@ -172,7 +172,7 @@ fn destroy_explains_a_flush() {
 #[test]
 fn queue_drains_when_requests_are_answered() {
     assert_eq!(broken("c09-send-queue-drain", |_| ()), [""; 0]);
-    // Move the event of the drained queue to the step to SQD.
+    // Move the event for the drained send queue right after the step to SQD.
     let early = broken("c09-send-queue-drain", |entries| {
         let is_event =
             |entry: &Entry| matches!(entry, Entry::VerbsTold(told) if matches!(told.event, Event::AsyncEvent(_)));
@@ -413,7 +413,7 @@ fn unused_memory_stays_unchanged() {
 
 #[test]
 fn memory_and_responses_match_requests() {
-    // Immediate data alone leaves the first receive unchanged.
+    // A message with immediate data and no payload leaves the first receive unchanged.
     for (at, rule) in [(0, "memory-content"), (3 * 4096, "send-content")] {
         let names = broken("c09-receives", |entries| flip(entries, at));
         assert_eq!(names, [rule], "the receive at {at} holds something else");

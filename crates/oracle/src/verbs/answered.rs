@@ -1,11 +1,11 @@
 //! Rules for expected responses: a response to each request that needs one and to each duplicate, and a NAK for each
 //! gap.
 //!
-//! A response counts if it acknowledges the request, or refuses this request or an earlier one. Other rules check the
-//! response itself. Where packets can be lost, a missing response breaks a rule in three cases:
+//! A response meets the rule if it acknowledges the request, or refuses the request or an earlier one. Other rules
+//! check the response itself. Where packets can be lost, a missing response breaks a rule in three cases:
 //!
 //! * The request is known to be in sequence, was sent three times, and the device responds to later packets.
-//! * The response is sent only once (for a gap, or a refusal for good), and is missing on more
+//! * The response is a NAK that is sent only once, for a gap or at the end of the connection. It is missing on more
 //!   connections than lost packets explain.
 //! * The request was sent once on each of three or more connections, and no such request got a response.
 //!
@@ -52,8 +52,9 @@ fn may_be_told_once(qp: &QpTrace<'_>, due: &ExpectedResponse<'_>, responses: &[D
     due.why == Why::Gap || !(parsed.any(|response| response.says != ResponseKind::Fatal) || later.any(is_up))
 }
 
-/// Returns whether responses of that kind are missing on more connections than lost packets explain: on three, and on
-/// one more for every eight. A link that loses one packet of fifty loses one response, or its request, of 25.
+/// Returns whether responses of that kind are missing on more connections than lost packets explain. The limit is
+/// three connections, plus one for every eight. On a link that loses one packet in 50, one request in 25 gets no
+/// response.
 fn is_missing_always(trace: &Trace, like: &ExpectedResponse<'_>) -> bool {
     let of = label(like);
     let is_like = |due: &&ExpectedResponse<'_>| {
@@ -63,13 +64,13 @@ fn is_missing_always(trace: &Trace, like: &ExpectedResponse<'_>) -> bool {
     is_beyond_loss(without, with)
 }
 
-/// Returns whether lost packets do not explain that the response is missing on so many connections.
+/// Returns whether a response is missing on more connections than lost packets explain.
 const fn is_beyond_loss(without: usize, with: usize) -> bool {
     without >= TRIES as usize + (without + with) / 8
 }
 
-/// Returns whether a request that was sent once got no response on any connection with the same request under the same
-/// label. At least three such connections are required. A test that repeats a request stops when the response arrives.
+/// Returns whether a request that was sent once got no response on any connection with the same request under the
+/// same label. At least three such connections are required.
 fn is_never_answered(trace: &Trace, like: &ExpectedResponse<'_>) -> bool {
     let of = label(like);
     let is_like = |due: &&ExpectedResponse<'_>| {
@@ -85,8 +86,8 @@ fn label<'t>(due: &ExpectedResponse<'t>) -> Option<&'t str> {
     due.tries.first().map(|frame| frame.label.as_str())
 }
 
-/// Returns on how many connections all expected responses are missing, one of them for sure, and on how many at least
-/// one arrived.
+/// Returns the number of connections on which no such response arrived, although at least one was certainly due.
+/// Also returns the number of connections on which at least one such response arrived.
 fn with_and_without(
     trace: &Trace,
     is_like: impl Fn(&&ExpectedResponse<'_>) -> bool,

@@ -8,7 +8,8 @@ use super::habit::Habit;
 use super::qp_trace::QpTrace;
 use crate::rule::Rule;
 
-/// Slack of a case that has a value in words but no bound. Such a case is preferred to a case with evidence only.
+/// Slack of a case that has a value in words but no bound. A report shows such a case rather than a case with
+/// evidence only.
 const SPOKEN: f64 = 1e9;
 
 /// Rule as a function of a connection.

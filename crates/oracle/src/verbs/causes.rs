@@ -27,17 +27,17 @@ pub(super) fn causes(qp: &QpTrace<'_>, post: &WorkRequest<'_>, until: usize) -> 
     let (mut acknowledged, mut responses) = (0, Vec::new());
     // On a link with delay, responses to earlier requests may reset the counters late.
     let since = if qp.is_lossless() { post.place() } else { 0 };
-    // A request that completed before this request was posted causes no retry.
+    // Responses to requests that completed before this request was posted cause no retry.
     let done = qp.done_before(post.place());
     for answer in qp.answers.iter().filter(|answer| answer.place() < until) {
         let Some(of) = answer.offset else { continue };
-        // A NAK allows the requester to go back further than to the NAK's PSN. A response to a completed request has no
-        // effect.
+        // NAKs of all PSNs count, because the requester may go back further than to the PSN of the NAK. A response
+        // to a completed request has no effect.
         let is_old = of < done.max(qp.done_before(answer.place()));
         match answer.says {
             ResponseKind::Rnr if !is_old => causes.rnr += 1,
             ResponseKind::Sequence if !is_old => causes.errors += 1,
-            // A port may treat an undefined code as a local error, or retransmit.
+            // A device may treat an undefined code as a local error, or retransmit.
             ResponseKind::Nothing => causes.errors += 1,
             _ => {}
         }

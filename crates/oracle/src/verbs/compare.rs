@@ -58,7 +58,7 @@ impl<'t> Replay<'t, '_> {
             return;
         };
         let (asked, is_unsure) = (request.frame, request.is_unsure && !request.others.is_empty());
-        // Another rule checks the response to a duplicate.
+        // The rule `atomic-again` checks the response to a duplicate.
         if is_again || request.original.is_some() || asked.place > frame.place {
             return;
         }
@@ -119,7 +119,7 @@ impl<'t> Replay<'t, '_> {
 
     /// Returns the first byte with a value that memory cannot have held since the place `since`. `behind`: requests
     /// from that PSN offset on may also have changed the memory, whether or not they are known to be executed.
-    /// `looked`: time from which on the host read the memory. The host may then have seen older content.
+    /// `looked`: time at which the host's read began. The host may have read older content.
     fn wrong(
         &self,
         begin: usize,

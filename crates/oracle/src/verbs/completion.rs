@@ -38,7 +38,7 @@ pub(super) fn known<'a, 't>(qp: &'a QpTrace<'t>) -> impl Iterator<Item = (&'a Co
     completion.filter_map(|completion| Some((completion, &qp.posts[completion.post?])))
 }
 
-/// Returns whether a response may acknowledge the packets of a SEND or WRITE before `end`.
+/// Returns whether a response may acknowledge the packets of a SEND or WRITE before the PSN `end`.
 pub(super) fn may_acknowledge(answer: &PeerResponse<'_>, end: u32) -> bool {
     !answer.is_odd() && answer.end().is_some_and(|until| until >= end)
 }
@@ -87,8 +87,8 @@ fn completed_by<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     stays_outstanding(qp, asking);
 }
 
-/// Checks that a READ or atomic does not succeed while a response is missing. Applies to requests with an earlier
-/// response for which `concern` is true.
+/// Checks that a READ or atomic does not succeed while a response is missing. Applies to requests that got a
+/// response for which `concern` is true before their completion.
 fn without_response<'t>(
     qp: &QpTrace<'t>,
     asking: &mut Asking<'_, 't>,
@@ -147,7 +147,7 @@ fn responses_odd<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
         let of_it = |sent: &&Request<'t>| sent.offset.is_some_and(|offset| post.has(offset));
         let times = qp.requests.iter().filter(of_it).count();
         let has_one = qp.is_lossless() || qp.timeout().is_none() && causes(qp, post, completion.place()).all() == 0;
-        // Another rule covers a missing response.
+        // The rule `completed-by` covers a missing response.
         if times != 1 || !has_one || missing(qp, post, completion.place()).is_some() {
             continue;
         }
@@ -179,7 +179,7 @@ fn skipped<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     });
 }
 
-/// Returns whether a response may answer a request, or a later request.
+/// Returns whether a response may answer a request, directly or because it answers a later request.
 fn speaks_of(answer: &PeerResponse<'_>, post: &WorkRequest<'_>) -> bool {
     let is_direct = answer.offset.is_some_and(|offset| post.has(offset));
     is_direct && (answer.says != ResponseKind::Ack || !post.posted.has_response_data())

@@ -24,7 +24,7 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
     (Rule::FlushOrder, flush_order),
 ];
 
-/// Returns the status of a request that a NAK ends.
+/// Returns the status with which a NAK of this code makes its request fail.
 fn status_of(code: NakCode) -> Option<WcStatus> {
     Some(match code {
         NakCode::INVALID_REQUEST => WcStatus::REM_INV_REQ_ERR,
@@ -34,7 +34,7 @@ fn status_of(code: NakCode) -> Option<WcStatus> {
     })
 }
 
-/// Returns the status of the request that a response ends.
+/// Returns the status with which a response makes its request fail; `None` if the request may succeed.
 pub(super) fn refuses(answer: &PeerResponse<'_>) -> Option<WcStatus> {
     match answer.syndrome?.kind() {
         SyndromeKind::Nak(code) if answer.says == ResponseKind::Fatal => status_of(code),
@@ -197,7 +197,8 @@ fn flush_status<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
             // A host may move a queue pair to the error state before it destroys or resets the queue pair.
             let is_going = qp.gone < completion.place();
             let by_tester = is_going || qp.to_error.is_some_and(|done| done.place < completion.place());
-            // A refusal moves the queue pair to the error state, however the refused request completed.
+            // A NAK that ends the connection moves the queue pair to the error state, regardless of the request's
+            // own status.
             let mut answers = qp.answers.iter().filter(|answer| answer.place() < completion.place());
             let by_nak = answers.any(|answer| refuses(answer).is_some() && !qp.is_stale(answer));
             let result = match has_refused(qp) {

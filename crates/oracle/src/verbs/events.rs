@@ -43,7 +43,8 @@ fn drained_when_done<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
         Event::Completion(_) => false,
     });
     for happened in drained {
-        // Each event belongs to a separate stay in SQD: this stay or a later one. The host may report the event late.
+        // The n-th event belongs to the n-th stay in SQD or to a later stay, because the host may report an event
+        // late.
         let Some(stay) = stays.next() else { return };
         // When a request fails, all later requests are flushed, so that no request is left to drain. On hardware the
         // host may report the failure later.
@@ -129,8 +130,8 @@ fn event_as_nak<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-/// Checks that each event of a queue pair has a cause, and occurs no more often than the cause. A host may report an
-/// event late, in any later state of the queue pair: no order is defined between events and anything else.
+/// Checks that each event of a queue pair has a cause, and occurs no more often than the cause. A host may report
+/// an event late, in any later state of the queue pair: no order is defined between events and other reports.
 pub(super) fn event_reason<'t>(history: &QpHistory<'t>, asking: &mut Asking<'_, 't>) {
     let (mut drained, mut spoken_to) = (0, 0);
     let mut failed = BTreeMap::new();
@@ -194,13 +195,13 @@ fn stays(history: &QpHistory<'_>, until: usize, state: pb::QpState) -> usize {
     steps(history, until).map(comes).filter(|comes| *comes).count()
 }
 
-/// Returns the number of connections begun before a place that had traffic from the step to RTR to the next step for
-/// which `ends` is true.
+/// Counts the connections begun before a place that had traffic. Counts only traffic from the step to RTR to the
+/// next step for which `ends` is true.
 fn with_traffic(history: &QpHistory<'_>, until: usize, ends: impl Fn(pb::QpState) -> bool) -> usize {
     let steps: Vec<_> = steps(history, until).collect();
     let ups = (0..steps.len()).filter(|at| steps[*at].0 == pb::QpState::Rtr);
     let came = ups.filter(|at| {
-        // The queue pair stays in RTR until that step completes.
+        // The traffic counts until the reply to that step.
         let next = steps[at + 1..].iter().find(|(to, _)| ends(*to));
         let left = next
             .and_then(|(_, done)| done.answer.as_ref())

@@ -34,7 +34,8 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
 /// Longest time for the flush of outstanding requests.
 const FLUSH: Duration = Duration::from_millis(400);
 
-/// Requires a request to complete with one of the `allowed` statuses within a time of its cause.
+/// Requires a request to complete with one of the `allowed` statuses, at most `within` after `since`, the time of
+/// the cause.
 fn fails<'t>(
     qp: &QpTrace<'t>,
     asking: &mut Asking<'_, 't>,
@@ -77,8 +78,8 @@ fn fails<'t>(
     });
 }
 
-/// Returns the time when NAKs had used up `budget` retries of a request, and whether that is certain. Where NAKs may be
-/// lost, it is certain if all retries were seen and three NAKs followed the last retry.
+/// Returns the time when NAKs had used up `budget` retries of a request, and whether that is certain. On a link
+/// that may lose NAKs, the time is certain if all retries were seen and three NAKs followed the last retry.
 fn spent(qp: &QpTrace<'_>, post: &WorkRequest<'_>, naks: &[&PeerResponse<'_>], budget: u32) -> Option<(Time, bool)> {
     let last = naks.get(budget as usize)?;
     if qp.is_lossless() {
@@ -218,8 +219,9 @@ fn bad_response_fails<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
 
 /// Returns the end of the queue pair: the time from which on all requests must be flushed, the place, and the evidence.
 ///
-/// A command to ERR ends the queue pair when the host replies. A NAK that refuses a request for good ends the queue
-/// pair too. On hardware `EVENT_WAIT` is added to its time, because the host's kernel may learn of the NAK late.
+/// A command to ERR ends the queue pair when the host replies. A NAK of the device that ends the connection also
+/// ends the queue pair. On hardware, `EVENT_WAIT` is added to the NAK's time, because the host's kernel may learn
+/// of the NAK late.
 fn ended<'t>(qp: &QpTrace<'t>) -> Option<(Time, usize, Evidence<'t>)> {
     match (qp.failed(), qp.to_error) {
         (Some(failed), _) if failed.place() < qp.until => {

@@ -1,5 +1,5 @@
-//! Habits of a retry timer that break rules in many tests. Each habit is established by certain tests. In other tests,
-//! the habit's effect is an observation, and the verdict depends on the test's own subject.
+//! Habits of a retry timer that break rules in many tests. Only certain tests judge a habit. In all other tests, a
+//! violation that the habit explains is an observation, which does not affect the verdict.
 //!
 //! `pace` finds the habits in a record.
 
@@ -22,10 +22,10 @@ pub enum Habit {
 }
 
 impl Habit {
-    /// Rule whose findings establish a habit in the habit's own tests.
+    /// Rule that judges a habit, in the tests of that habit.
     pub const RULE: Rule = Rule::AckTimeout;
 
-    /// Returns the tests that establish the habit.
+    /// Returns the tests that judge the habit.
     const fn tests(self) -> &'static [&'static str] {
         match self {
             Self::Adaptive => &["c09-142-ack-timeout"],
@@ -33,7 +33,7 @@ impl Habit {
         }
     }
 
-    /// Returns whether a test establishes this habit.
+    /// Returns whether a test judges this habit.
     pub fn is_subject_of(self, test: &str) -> bool {
         self.tests().contains(&test)
     }
@@ -76,7 +76,7 @@ impl Habits {
         }
     }
 
-    /// Returns the first habit that the test does not establish.
+    /// Returns the first habit in the record that the test does not judge.
     pub fn foreign_to(&self, test: &str) -> Option<Habit> {
         let all = [Habit::Adaptive, Habit::Early, Habit::Floor].into_iter();
         all.filter(|habit| self.has(*habit))

@@ -1,5 +1,5 @@
-//! Rules for local errors: a request over memory that does not allow it fails, and no other request fails in this
-//! way.
+//! Rules for local errors: a request whose local memory does not allow the access fails, and no other request fails
+//! with a local error.
 //!
 //! Source: architecture 9.9.2 (requester errors), 10.6 (memory), 10.7.3 (work completions); Linux rxe and rdmavt.
 

@@ -32,7 +32,7 @@ fn put(image: &mut Image, offset: u32, bytes: impl IntoIterator<Item = Option<u8
 
 fn response_data<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     let is_of_peer = qp.dialogue.packets.iter().any(|seen| !seen.frame.received);
-    // Another rule covers memory that only the peer may have changed.
+    // The rule `memory-content` covers memory that only the peer may have changed.
     if qp.posts.is_empty() && is_of_peer {
         return;
     }
@@ -138,8 +138,8 @@ fn compare<'t>(
     });
 }
 
-/// Returns the data of the responses to a READ or atomic before its completion. Bytes are open if repeated responses
-/// differ.
+/// Returns the data of the responses to a READ or atomic before its completion. Bytes are `None` if repeated
+/// responses differ.
 fn brought(qp: &QpTrace<'_>, post: &WorkRequest<'_>, (length, until): (u32, usize)) -> Image {
     let mut image = vec![None; length as usize];
     let of_it = |answer: &&PeerResponse<'_>| answer.offset.is_some_and(|offset| post.has(offset)) && fits(qp, answer);

@@ -6,10 +6,13 @@
 //! decided by the record; the rule states the expected and the seen behaviour. Each rule counts how often it was
 //! applied.
 //!
+//! In these modules, a *place* is the position of an event on the record's timeline. A *post* is a posted work request,
+//! and a *step* is a transition of a queue pair's state.
+//!
 //! **Reliable order.** A completion depends only on packets that the peer sent before the report. A request depends
-//! only on work posted before the request arrived. A lost packet removes causes and never adds any, so that a rule
-//! which looks for the cause of an event holds on every link. A rule which requires an event
-//! ([`requester_deadlines`]) needs a proof that the cause has arrived.
+//! only on work posted before the request arrived. A lost packet removes causes, and never adds a cause. A rule
+//! that looks for the cause of an event therefore holds on every link. A rule that requires an event
+//! ([`requester_deadlines`]) needs a proof that its cause has arrived.
 
 mod answered;
 pub(crate) mod asking;

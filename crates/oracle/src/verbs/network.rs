@@ -1,9 +1,9 @@
 //! Rules for the IP header and for DestQP. Every packet, request or response, carries the values of the queue pair's
 //! address vector. A packet without the right DestQP belongs to no connection.
 //!
-//! Source: architecture 8.3 (GRH), 11.2.2.1 (address handles); annex A17 (RoCEv2: position of the GRH's fields); Linux
-//! rxe. The low two bits of the traffic class belong to ECN, for congestion control. A flow label of 0 sets no value,
-//! and IPv4 has no flow label.
+//! Source: architecture 8.3 (GRH), 11.2.2.1 (address handles); annex A17 (RoCEv2: position of the GRH's fields);
+//! Linux rxe. The low two bits of the traffic class belong to ECN, for congestion control. If the address vector
+//! has the flow label 0, any flow label is legal. IPv4 has no flow label.
 
 use core::net::{IpAddr, Ipv6Addr};
 use std::collections::BTreeSet;

@@ -28,7 +28,8 @@ impl QpTrace<'_> {
     }
 
     /// Returns whether a READ or atomic had received each response before the PSN `until`, once and in order, when
-    /// `answer` was sent. `answer` then skips no response. Where responses may be lost, only a completion proves this.
+    /// `answer` was sent. `answer` then skips no response. On a link that may lose responses, only a completion of
+    /// the request proves this.
     pub(super) fn has_had(&self, post: &WorkRequest<'_>, until: u32, answer: &PeerResponse<'_>) -> bool {
         if post.end <= self.done_before(answer.place()) || until <= post.first {
             return true;

@@ -20,7 +20,7 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
     (Rule::AtomicUnknown, atomic_unknown),
 ];
 
-/// Kind of response that must not come too often.
+/// Kind of response that a responder sends at most once for each transmission of the request.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Kind {
     Read,

@@ -32,7 +32,7 @@ fn never_back<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
             continue;
         }
         let psns = offset..offset.saturating_add(qp.psns(&parsed));
-        // Most requests have a PSN after all earlier PSNs.
+        // Only a PSN before `end` can belong to an earlier request.
         let before = if offset < end { &mut sent[..] } else { &mut [] };
         match before.iter_mut().find(|sent| sent.psns.contains(&offset)) {
             Some(sent) => sent.times += 1,

@@ -1,6 +1,7 @@
 //! Pace of retransmissions: the habits of the retry timer that a record shows.
 //!
-//! A habit shows if the peer sends nothing between two transmissions, so that the timer alone determines the interval.
+//! A habit is visible only if the peer sends nothing between two transmissions. The timer alone then determines the
+//! interval.
 
 use core::time::Duration;
 use std::rc::Rc;
@@ -37,8 +38,9 @@ pub fn in_record(trace: &Trace) -> Habits {
     of(&qp_traces(trace))
 }
 
-/// A timer has its habit on all connections. A packet that arrives late, or a host that stalls, makes a sound timer
-/// look early or adaptive on few connections.
+/// Returns the habits that a sufficient share of connections shows, because a timer has its habit on all
+/// connections. A packet that arrives late, or a host that stalls, makes a sound timer look early or adaptive on
+/// few connections.
 fn of(qp_traces: &[QpTrace<'_>]) -> Habits {
     let mut habits = Habits::default();
     let mut keeps_time = false;
@@ -78,19 +80,20 @@ const fn is_usual(with: usize, without: usize) -> bool {
     with > 0 && with * 3 >= without
 }
 
-/// Returns whether two intervals in a row equal the timeout. A timer with the habit of early retransmission shows no
-/// such pair.
+/// Returns whether two intervals in a row are close to the timeout. A timer with the habit of early retransmission
+/// shows no such pair.
 fn is_kept_twice(intervals: &[Duration], once: Duration) -> bool {
     let is_kept = |interval: &Duration| (once * LONG_BEFORE..=once * 12).contains(&(*interval * 10));
     intervals.windows(2).any(|pair| pair.iter().all(is_kept))
 }
 
-/// Share of the timeout, in tenths. A timer that fires before this share is early by more than its granularity.
+/// Share of the timeout, in tenths. A timer that fires before this share has passed is early by more than its
+/// granularity.
 const LONG_BEFORE: u32 = 9;
 
-/// Returns whether a packet came again long before a timeout, though the peer had not responded since the packet's last
-/// transmission. The time counts from the packet's first transmission. After the peer has requested a retransmission,
-/// the time counts from the connection's first request.
+/// Returns whether a packet came again long before a timeout, though the peer had not responded since the packet's
+/// last transmission. The time counts from the first transmission to the second. If the transmissions outnumber the
+/// causes other than timeouts, the time counts from the connection's first request.
 fn has_early(qp: &QpTrace<'_>, once: Duration) -> bool {
     let asks = |answer: &&PeerResponse<'_>| {
         matches!(
@@ -121,8 +124,8 @@ fn has_early(qp: &QpTrace<'_>, once: Duration) -> bool {
     })
 }
 
-/// Returns the request packet at index `at`, its work request and its previous transmission, if the request is the
-/// oldest unanswered request.
+/// For the packet at index `at`, returns its work request, its previous transmission and the packet itself. Returns
+/// `None` unless the request is the oldest unanswered request.
 fn oldest_again<'a, 't>(
     qp: &'a QpTrace<'t>,
     at: usize,

@@ -203,8 +203,8 @@ impl<'t> QpHistory<'t> {
         }
     }
 
-    /// Returns the result for a command that was refused though it must be accepted. A device may lack the function and
-    /// report that with its error number. A host may refuse for reasons of its own.
+    /// Returns the result for a command that was refused though it must be accepted. A device that lacks the
+    /// function reports an error number of [`NOT_THERE`]. A host may refuse for reasons of its own.
     pub(super) fn when_refused(&self, done: &VerbsDone) -> Passed {
         match &done.answer {
             Some((.., Reply::Refused(refused), _)) if NOT_THERE.contains(&refused.errno) => Passed::Unspecified,
@@ -220,7 +220,7 @@ impl<'t> QpHistory<'t> {
     /// Returns whether a datagram failed, after which the queue pair sends no datagram. Applies in simulations only:
     /// the order of a real host's reports is unknown.
     fn has_failed(&self, after: usize, before: usize) -> bool {
-        // Only work posted after the known failure counts: completions of older work were merely reported late.
+        // Only work posted after the place `after` counts, because completions of older work may be reported late.
         let sends = |wr_id: u64| {
             let later = self.commands.iter().filter(|done| done.place > after);
             let posts = later.filter_map(|done| posts(&done.command));

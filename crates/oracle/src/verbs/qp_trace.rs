@@ -64,10 +64,10 @@ pub(super) type Asked<'t> = (u32, Parsed<'t>, &'t FrameSeen);
 pub(super) struct PeerResponse<'t> {
     pub(super) frame: &'t FrameSeen,
     pub(super) packet: Packet<'t>,
-    /// PSN, counted from the connection's first PSN; `None` if no request with this PSN was posted when the response
-    /// left.
+    /// PSN, counted from the connection's first PSN; `None` if no request with this PSN was posted when the peer
+    /// sent the response.
     pub(super) offset: Option<u32>,
-    /// Whether a request with this PSN, or a later PSN, had arrived when the response left.
+    /// Whether a request with this PSN, or a later PSN, had arrived when the peer sent the response.
     pub(super) is_of_seen: bool,
     pub(super) says: ResponseKind,
     pub(super) syndrome: Option<Syndrome>,
@@ -383,7 +383,7 @@ impl<'t> QpTrace<'t> {
         self.asked_anywhere().filter(|(offset, ..)| *offset < HALF)
     }
 
-    /// Returns the requests of [`Self::asked`] and the requests before that PSN, whose offsets wrap around.
+    /// Returns the requests of [`Self::asked`] and the requests before the first PSN, whose offsets wrap around.
     pub(super) fn asked_anywhere(&self) -> impl Iterator<Item = Asked<'t>> + '_ {
         let all = self.asked.get_or_init(|| {
             let Some(first) = self.first() else {
@@ -419,7 +419,7 @@ impl<'t> QpTrace<'t> {
     }
 
     /// Returns whether a network may have repeated a packet: the same bytes arrived twice in direct succession. A
-    /// requester waits before it repeats a packet, or has received a response.
+    /// requester repeats a packet only after a wait or a response.
     fn is_repeated(&self, seen: &Seen<'t>) -> bool {
         const RIGHT_BEHIND: Duration = Duration::from_micros(100);
         let last = self.requests.last().filter(|_| !self.is_lossless());
@@ -486,8 +486,8 @@ impl<'t> QpTrace<'t> {
     }
 
     /// Returns the time since which a response has certainly reached the device, so that a missing reaction is the
-    /// device's fault. On hardware the proof is a third copy, or a completion or retransmission that only this
-    /// response explains.
+    /// device's fault. On hardware the proof is a third copy of the response, or a completion or retransmission
+    /// that only this response explains.
     pub(super) fn has_arrived(&self, answer: &PeerResponse<'t>) -> Option<Time> {
         if self.is_lossless() {
             return Some(answer.frame.at.latest);
@@ -508,7 +508,7 @@ impl<'t> QpTrace<'t> {
                 && speaks(first)
                 && !before.clone().any(|other| !other.is_same(first) && speaks(other))
         });
-        // Without a timer, a retransmission proves that the NAK which asked for it has arrived.
+        // If the ACK timeout is off, a retransmission proves that the NAK that caused it has arrived.
         let is_cause = |other: &&PeerResponse<'t>| matches!(other.says, ResponseKind::Sequence | ResponseKind::Rnr);
         let asked_for = |sent: &&Request<'t>| {
             let before = |place: usize| self.answers.iter().filter(move |other| other.place() < place);
@@ -536,7 +536,8 @@ impl<'t> QpTrace<'t> {
         self.owed_before(self.until, (since, within), met)
     }
 
-    /// Returns the outcome of a requirement that ends at the place `until`.
+    /// Like [`Self::owed`], with another limit: only commands up to the place `until` can show that the host is
+    /// alive.
     pub(super) fn owed_before(
         &self,
         until: usize,
@@ -564,7 +565,7 @@ impl<'t> QpTrace<'t> {
         commands.find(|done| done.side == Side::Dut && done.asked.earliest >= since && done.answer.is_some())
     }
 
-    /// Returns the time of the last command to the host within the connection, which ends its undisturbed part.
+    /// Returns the time of the last command to the host within the connection.
     pub(super) fn ends_at(&self) -> Option<Time> {
         let places = (self.dialogue.places.0, self.until.saturating_add(1));
         let within = self.trace.timeline.commands_between(places);

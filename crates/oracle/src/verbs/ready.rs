@@ -1,5 +1,5 @@
-//! Rules for messages that take a receive. The device accepts such a message only if a receive is posted. An RNR NAK
-//! carries the interval that the host has set.
+//! Rules for messages that take a receive. The device accepts such a message only if a receive is posted. An RNR
+//! NAK carries the interval that the host has set, or a longer one.
 //!
 //! Source: architecture 9.7.5.2.8 (RNR NAK), 9.4.1 (SEND), 9.4.3 (WRITE with Immediate). The rules depend only on
 //! earlier posts and packets, so that they hold on every link. The exception is `rnr-reason`: on hardware a resource
@@ -29,9 +29,9 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
     (Rule::RnrReason, rnr_reason),
 ];
 
-/// Returns the PSNs whose packets take a receive, and the PSN from which on they are unknown. PSNs count from the first
-/// PSN that the device expects. They are unknown where different packets with one PSN disagree, or where a READ covers
-/// the PSN of a packet that takes a receive.
+/// Returns the PSNs whose packets take a receive, and the PSN from which on such PSNs are unknown. PSNs count from
+/// the first PSN that the device expects. The unknown part begins where packets with the same PSN disagree, or
+/// where a packet that takes a receive lies within a READ.
 pub(super) fn takers(qp: &QpTrace<'_>, asked: &[Asked<'_>]) -> (BTreeSet<u32>, u32) {
     let mut takes: BTreeMap<u32, bool> = BTreeMap::new();
     let (mut until, mut of_reads) = (HALF, Vec::new());

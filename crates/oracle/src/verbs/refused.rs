@@ -58,7 +58,7 @@ fn refused_state<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
         _ => None,
     };
     let of_it = qp.trace.timeline.commands_between(qp.dialogue.places).iter();
-    // A step to another state ends the effect of the NAK.
+    // After a later transition, the NAK no longer determines the state.
     let is_moved = |done: &VerbsDone| matches!(&done.command, Command::ModifyQp(of) if of.qp == qp.dialogue.handle);
     let after = of_it
         .skip_while(|done| done.place < nak.place)

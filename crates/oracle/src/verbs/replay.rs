@@ -26,7 +26,7 @@ pub(super) enum Thing {
     Written,
     /// Memory that the host read, in the target of an atomic.
     Swapped,
-    /// Memory that the host read, in the target of a request that was refused for good.
+    /// Memory that the host read, in the target of a request whose NAK ended the connection.
     Refused,
     /// Data of a READ response.
     Read,
@@ -54,8 +54,8 @@ pub(super) struct Request<'t> {
     pub(super) others: Vec<Range<usize>>,
     /// Original value that an atomic returned.
     pub(super) original: Option<u64>,
-    /// Largest number of PSNs that the request, or a different packet with its PSN, takes. A READ takes one PSN for
-    /// each response.
+    /// Largest number of PSNs that the request, or a different packet with the same PSN, takes. A READ takes one
+    /// PSN for each response.
     psns: u32,
 }
 
@@ -115,7 +115,7 @@ pub(super) struct Replay<'t, 'k> {
     pub(super) reads: Vec<Reading<'t>>,
     /// PSN before which all requests were executed.
     pub(super) executed: u32,
-    /// Whether a request was refused for good, so that no later request is executed.
+    /// Whether a NAK has ended the connection, so that no later request is executed.
     pub(super) is_over: bool,
     /// Targets of the refused request, and of all later requests.
     pub(super) refused: Vec<Range<usize>>,
@@ -246,7 +246,7 @@ impl<'t, 'k> Replay<'t, 'k> {
                     .filter(|(_, request)| takes_receive(&request.parsed));
                 if let Some(offset) = takes.map(|(offset, _)| *offset).nth(self.received - 1) {
                     self.execute(offset + 1, place);
-                    // A completed receive shows the host all earlier writes.
+                    // After a completed receive, the host sees all earlier writes.
                     for change in &mut self.changes {
                         if change.offset.is_some_and(|of| of <= offset) {
                             change.shows = change.shows.min(happened.at.latest);
@@ -299,8 +299,8 @@ impl<'t, 'k> Replay<'t, 'k> {
         if self.is_over {
             return;
         }
-        // The replay covers only the first half of the PSN space, counted from the first PSN. Behind it, the data of a
-        // WRITE is only noted as possibly written, because the device may place data out of order.
+        // The replay covers only the first half of the PSN space, counted from the first PSN. In the other half,
+        // the data of a WRITE is only marked as possibly written, because the device may place data out of order.
         if offset >= HALF {
             let reth = parsed.reth().filter(|_| offset - self.executed < HALF);
             let begin = reth.and_then(|reth| self.place_of(reth.va().0, reth.r_key()));
@@ -384,7 +384,8 @@ impl<'t, 'k> Replay<'t, 'k> {
         }
     }
 
-    /// Notes a refusal for good: the effect of the refused message is unknown, and no later request is executed.
+    /// Notes a NAK that ends the connection. The effect of the refused message is unknown, and no later request is
+    /// executed.
     fn refused(&mut self, offset: u32, place: usize) {
         if self.is_over || offset < self.executed {
             return;

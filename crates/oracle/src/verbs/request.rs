@@ -179,7 +179,7 @@ fn in_flight<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     for (_, first) in firsts(qp).filter(|(post, _)| post.posted.has_response_data()) {
         let open = unanswered(qp, first.seen.place + 1);
         let sent: Vec<&Request<'t>> = open.iter().map(|(_, sent)| *sent).collect();
-        // A case far below the limit does not exercise the rule.
+        // A case below the limit does not exercise the rule.
         let held_back = || qp.posts.iter().filter(|post| post.posted.has_response_data()).count() > limit as usize;
         if open.len() < limit as usize || !held_back() {
             continue;
@@ -217,7 +217,8 @@ fn fence<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-/// Returns the first packet after an error that was not in the port's queue: queued packets leave without a pause.
+/// Returns the first packet that follows both an error and a pause. Packets without such a pause may come from the
+/// port's queue.
 fn behind_the_queue<'a, 't>(behind: &[&'a Request<'t>], completion: Span, pause: Duration) -> Option<&'a Request<'t>> {
     let mut before = completion;
     for sent in behind {

@@ -113,8 +113,8 @@ fn comes_again(qp: &QpTrace<'_>) -> bool {
     qp.timeout().is_some() && qp.retry_cnt() >= TRIES
 }
 
-/// Returns whether the peer answered that PSN, or a later PSN, though no request with that PSN was seen. The request
-/// was then sent and lost, and need not come again.
+/// Returns whether the peer answered that PSN, or a later PSN, though no request with that PSN was seen. The device
+/// then sent the request, but the tester did not receive it.
 fn is_answered_unseen(qp: &QpTrace<'_>, offset: u32) -> bool {
     let reaches = |answer: &PeerResponse<'_>| answer.end().is_some_and(|end| end > offset);
     !qp.is_lossless() && qp.answers.iter().any(reaches)
@@ -130,7 +130,7 @@ fn until_all_tries(qp: &QpTrace<'_>) -> Duration {
 }
 
 fn goes_on<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
-    // Other responses may delay a request.
+    // NAKs and undefined responses may delay a request.
     let is_calm = |answer: &PeerResponse<'_>| {
         matches!(
             answer.says,
@@ -188,7 +188,7 @@ fn goes_on<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-/// Returns the response after which a request must complete: the last response that was missing.
+/// Returns the response after which a request must complete: the last of the responses that the request needs.
 pub(super) fn answered_by<'a, 't>(qp: &'a QpTrace<'t>, at: usize) -> Option<&'a PeerResponse<'t>> {
     let post = &qp.posts[at];
     let failed = qp.failed().map_or(usize::MAX, Completion::place);
@@ -247,8 +247,8 @@ pub(super) fn answered_by<'a, 't>(qp: &'a QpTrace<'t>, at: usize) -> Option<&'a 
     Some(last)
 }
 
-/// Returns whether a response may have ended a request in another way, or may have delayed the request. No completion
-/// is required then.
+/// Returns whether a NAK that ends the connection, or an undefined response, was sent before the place `until`.
+/// Such a response may end or delay a request, so that no completion is required.
 pub(super) fn is_disturbed(qp: &QpTrace<'_>, until: usize) -> bool {
     qp.answers.iter().any(|answer| {
         answer.place() < until && (answer.is_odd() || answer.says == ResponseKind::Fatal && !qp.is_stale(answer))

@@ -1,5 +1,5 @@
-//! Responses expected from the device. The state of its responder is followed packet by packet, and each expected
-//! response is noted with its request.
+//! Responses expected from the device. `Responder` follows the state of the device's responder packet by packet,
+//! and stores each expected response with its request.
 //!
 //! Source: architecture 9.7.4.1.1 (duplicates, gaps), 9.7.5.1 (acknowledgements), 9.7.5.2 (NAKs).
 
@@ -52,7 +52,7 @@ pub(super) struct ExpectedResponse<'t> {
 }
 
 impl ExpectedResponse<'_> {
-    /// Returns whether a response answers the request, or explains the missing answer.
+    /// Returns whether a response answers the request, or explains why no response comes.
     fn is_met_by(&self, response: &DutResponse) -> bool {
         let (first, last) = self.psns;
         if response.place > self.until || self.tries.first().is_none_or(|first| response.place < first.place) {
@@ -227,7 +227,8 @@ impl<'k, 't> Responder<'k, 't> {
             return;
         }
         let is_lossless = self.qp.is_lossless();
-        // Requests up to 2^23 PSNs back were executed, even those before the first known PSN.
+        // Requests up to 2^23 PSNs back are duplicates for the responder, even if their PSNs precede the
+        // connection's first PSN.
         if offset >= HALF && self.expects + (Psn::COUNT - offset) <= HALF {
             return self.sent_before_all(parsed, frame);
         }

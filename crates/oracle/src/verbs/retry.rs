@@ -104,7 +104,7 @@ fn unasked_retry<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
 }
 
 /// Returns the oldest request that may have been unanswered when `post` was posted. The timer may belong to that
-/// request, and may have run since its post.
+/// request, and may have run since that request was posted.
 pub(super) fn oldest_open<'k, 't>(qp: &'k QpTrace<'t>, post: &'k WorkRequest<'t>) -> &'k WorkRequest<'t> {
     let completion = qp
         .completions
@@ -136,12 +136,12 @@ fn at_most_retry_cnt<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     let retry_cnt = qp.retry_cnt();
     for (_, post, sent) in repeats(qp) {
         let Causes { rnr, errors, progress } = causes(qp, post, sent[sent.len() - 1].seen.place);
-        // Another rule covers a retransmission without a cause.
+        // The rule `unasked-retry` covers a retransmission without a cause.
         if errors == 0 && qp.timeout().is_none() {
             continue;
         }
-        // RNR NAKs have their own counter. Each progress may reset the retry counter, which allows `retry_cnt` more
-        // transmissions.
+        // RNR NAKs have their own counter. Each response that is progress may reset the retry counter, which allows
+        // `retry_cnt` more transmissions.
         let allowed = 1 + rnr + retry_cnt * (1 + progress);
         asking
             .due_to(of_excess(qp, &sent))

@@ -111,8 +111,8 @@ fn state<'t>(history: &QpHistory<'t>, asking: &mut Asking<'_, 't>) {
                     let about = "state of the queue pair".to_owned();
                     (about, wanted.join(" or "), state_in_words(status.state()))
                 });
-                // Traffic advances the PSNs, a driver may report them in its own way, and in ERR they have no
-                // meaning.
+                // The PSNs are not compared in three cases: traffic advances them, a driver may report other
+                // values, and in ERR they have no meaning.
                 let is_over = status.state() == pb::QpState::Err;
                 if !history.is_simulated() || is_over || history.has_traffic(psn_since, done.place) {
                     return;
@@ -365,7 +365,7 @@ fn silent_state<'t>(history: &QpHistory<'t>, asking: &mut Asking<'_, 't>) {
             continue;
         };
         let until = steps.get(at + 1).map_or(history.end, |(next, _)| next.place);
-        // Packets in the port's queue still leave.
+        // In ERR, packets that are already in the port's queue still leave.
         let path = match modify.state() {
             pb::QpState::Err => path.max(QUEUED),
             _ => path,

@@ -1,5 +1,6 @@
-//! Rules for a SEND and its receive. The responder refuses a SEND for good if the receive is too short or not writable.
-//! The responder sends an RNR NAK if the receive is missing. A valid SEND with a suitable receive gets neither NAK.
+//! Rules for a SEND and its receive. The responder sends a NAK that ends the connection if the receive is too short
+//! or not writable. It sends an RNR NAK if the receive is missing. A valid SEND with a suitable receive gets
+//! neither NAK.
 //!
 //! Source: architecture 9.7.5.2.4 (invalid request), 9.7.5.2.6 (remote operational error), 9.7.5.2.8 (RNR NAK),
 //! 9.9.3. The rules depend only on earlier posts and packets, so that they hold on every link.
@@ -153,8 +154,8 @@ fn send_refused<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     refused(qp, asking, true);
 }
 
-/// Checks that a valid SEND gets no NAK that ends the connection, with or without a receive. Another rule covers an RNR
-/// NAK despite a receive.
+/// Checks that a valid SEND gets no NAK that ends the connection, with or without a receive. The rule `rnr-reason`
+/// covers an RNR NAK of a SEND that has a receive.
 fn refused<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>, has_receive: bool) {
     let Some(first) = qp.first() else { return };
     let (mut has_held, sends) = (false, sends(qp));

@@ -16,8 +16,9 @@ pub fn takes(listed: &[i32], one: impl Into<i32>) -> bool {
     listed.is_empty() || listed.contains(&one.into())
 }
 
-/// Returns the operation that a request packet's opcode implies on a reliable connection. For a first or middle packet
-/// of a message, returns `Send` or `Write`: immediate data or an R_Key to invalidate may follow in the last packet.
+/// Returns the operation that a request packet's opcode implies on a reliable connection. For a first or middle
+/// packet of a message, returns `Send` or `Write`. Only the last packet shows whether the message has immediate
+/// data or invalidates an R_Key.
 #[must_use]
 pub fn asks_for(opcode: Opcode) -> Option<Operation> {
     if !opcode.is_request() {

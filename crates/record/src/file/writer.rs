@@ -22,7 +22,7 @@ enum Work {
     Say(SyncSender<()>),
 }
 
-/// The sender's side of the thread. Dropping the writer waits until all entries are written.
+/// The sending side of the queue to the thread. Dropping the writer waits until all entries are written.
 #[derive(Debug)]
 pub(super) struct Writer {
     work: Option<SyncSender<Work>>,

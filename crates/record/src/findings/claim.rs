@@ -144,7 +144,7 @@ fn as_far_as_known(measured: &Measured, stretch: f64, result: Passed) -> Passed 
     }
 }
 
-/// A check with its seen value. The expected value completes it.
+/// A check with its seen value. The expected value completes the check.
 #[derive(Debug)]
 #[must_use = "a claim that is not ended is no check"]
 pub struct Seen<'f, 't, 'e, V> {

@@ -18,7 +18,7 @@ fn of(is_so: bool) -> Passed {
     if is_so { Passed::Pass } else { Passed::Fail }
 }
 
-/// Number of unanswered tries that prove silence: three lost packets in a row are taken as impossible.
+/// Number of unanswered tries that prove silence: the tests assume that a path never loses three packets in a row.
 pub const TRIES: u32 = 3;
 
 fn no_answer(exchange: &Exchange) -> String {
@@ -58,8 +58,8 @@ impl<'t> Findings<'t> {
         }
     }
 
-    /// Declares that the oracle judges the whole test, and that the test must exercise these rules. A record that
-    /// exercises a rule too little misses the test's purpose.
+    /// Declares that the oracle judges the whole test, and that the test must exercise these rules. A rule that the
+    /// record does not exercise is inconclusive.
     pub fn exercises(&mut self, rules: &[impl Copy + Into<&'static str>]) {
         let names = rules.iter().map(|rule| (*rule).into());
         self.exercises.get_or_insert_default().extend(names);
@@ -186,7 +186,8 @@ impl<'t> Findings<'t> {
     }
 
     /// Returns the result of a missing response. The result is a failure only if the device responded to a later
-    /// request. The request must also have been repeated, unless time is simulated: a single packet may be lost.
+    /// request. Unless time is simulated, [`TRIES`] tries of the request must also be unanswered, because a single
+    /// packet may be lost.
     #[must_use]
     pub fn silence_of(&self, exchange: &Exchange) -> Passed {
         let asked_again = self.trace.silences(exchange) >= TRIES as usize || self.trace.begin.simulated;
@@ -197,7 +198,7 @@ impl<'t> Findings<'t> {
         }
     }
 
-    /// Adds an observation that decides nothing.
+    /// Adds an observation, which does not affect the outcome.
     pub fn observe(&mut self, text: impl Into<String>, evidence: &[&Exchange]) {
         self.note(text.into(), evidence, false);
     }

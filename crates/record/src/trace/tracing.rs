@@ -33,7 +33,8 @@ impl Tracing {
     /// Returns the trace of all entries so far.
     ///
     /// # Errors
-    /// Returns an error when an entry refers to an undefined item, or no entry has arrived.
+    /// Returns an error when no entry has arrived, the first entry is not `Begin`, or an entry refers to an
+    /// undefined item.
     pub fn trace(&self) -> Result<&Trace, TraceError> {
         match (&self.error, &self.trace) {
             (Some(error), _) => Err(error.clone()),

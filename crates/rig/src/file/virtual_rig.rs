@@ -46,8 +46,8 @@ pub struct Disturbances {
 }
 
 impl Disturbances {
-    /// Returns the disturbance for a seed. With the rules of hardware, frames are also spaced in time, so that their
-    /// spans show their order.
+    /// Returns the disturbance for a seed. With the rules of hardware, the frames of a station also have a minimum
+    /// distance in time, so that their spans show their order.
     fn drawn(self, seed: u64, rules_of_hardware: bool) -> Disturbance {
         let share = |is: bool| if is { 20 } else { 0 };
         Disturbance {
@@ -135,8 +135,8 @@ impl VirtualConfig {
         names(self.disturbance, &DISTURBANCES)
     }
 
-    /// Returns the seed that varies the device. None for the unvaried profile, and for the run's seed before
-    /// `RigConfig::in_run` has set it.
+    /// Returns the seed that varies the device. Returns None for the unvaried profile, and before
+    /// `RigConfig::in_run` has set the seed of the run.
     #[must_use]
     pub fn varied_by(&self) -> Option<u64> {
         match self.seed {
@@ -235,7 +235,7 @@ impl ProfileName {
     /// Returns the known deviations of devices with this profile.
     fn defects(self) -> &'static [Defect] {
         match self {
-            // The device builds its responses from a copy of the request.
+            // The device builds its responses from a copy of the request, and so echoes reserved fields.
             Self::Qib => &[Defect::ResponseReservedEchoed],
             _ => &[],
         }
@@ -249,7 +249,6 @@ impl ProfileName {
             Self::Full => Profile::full(),
             Self::OneDataVl => Profile::one_data_vl(),
             Self::Any => return Profile::any(seed.unwrap_or(0)),
-            // Profiles of real devices are not varied.
             Self::ConnectX6 | Self::ConnectX6Conforming => return Profile::connectx_6(),
             Self::Qib => return Profile::qib(),
             Self::SmallFpgaCore => return Profile::minimal(),

@@ -4,7 +4,7 @@ use verbatim_wire::{DrSmp, Layout, Mad};
 
 use super::process::PORT;
 
-/// Returns a MAD as it leaves the sender's port, or the reason why it does not reach this device.
+/// Returns a MAD as it leaves the sender's port, or the reason why the MAD does not reach this device.
 pub(super) fn leaves(mad: &Mad) -> Result<Mad, &'static str> {
     if !mad.is_directed() {
         return Ok(*mad);

@@ -13,7 +13,7 @@ use super::{AT_ONCE, Found};
 use crate::clock::Clock;
 use verbatim_verbs::{AgentMessage, Gone, VerbsLink};
 
-/// After a refusal that may mean a removed device, the time to wait for the host's report of the removal.
+/// Time to wait for the host's report of a removed device, after a refusal that may have this cause.
 const WORD_WITHIN: Duration = Duration::from_millis(500);
 /// Default limits of a host's silence.
 const SIGNS: Signs = Signs {
@@ -148,8 +148,8 @@ impl Host {
         }
     }
 
-    /// Waits for the host's report that the device is gone. A removed device first refuses a command, and its host then
-    /// reports the removal. The refusal is then not a response of the device.
+    /// Waits for the host's report that the device is gone. A host whose device was removed first refuses a
+    /// command, and then reports the removal. The refusal is then no behavior of the device.
     fn wait_for_the_word(&mut self, reply: &Reply) -> Result<(), String> {
         let until = Clock::wall_now() + WORD_WITHIN;
         while self.next.is_none() {

@@ -7,11 +7,12 @@ use umad::{Destination, DevicePort, Port, SendError};
 use verbatim_wire::values::SmState;
 use verbatim_wire::{Lid, Mad, Method, SmInfo, Status};
 
-/// Transaction IDs of this module's requests count up from this number. The tester's own transaction IDs have the top
-/// bit clear.
+/// Transaction IDs of this module's requests count up from this number. The top bit keeps them apart from the
+/// tester's own transaction IDs.
 const FIRST_ID: u32 = 0xFFFF_FD00;
-/// Number of tries, and the timeout of each.
+/// Number of tries.
 const TRIES: u32 = 3;
+/// Timeout of each try.
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 /// IsSM in the capability mask. The kernel sets it while a program has the port's `issm` file open.
 const IS_SM: u32 = 1 << 1;
@@ -61,7 +62,7 @@ impl Manager {
     }
 }
 
-/// Returns whether a subnet manager responds at a LID. A subnet manager in the state NOT_ACTIVE does not count.
+/// Returns whether a subnet manager responds at a LID. Ignores a subnet manager in the state NOT_ACTIVE.
 fn answers(port: &mut Port, lid: u16) -> Result<bool, String> {
     for number in 1..=TRIES {
         let id = FIRST_ID + number;
@@ -70,7 +71,8 @@ fn answers(port: &mut Port, lid: u16) -> Result<bool, String> {
         match port.send(ask.bytes(), &Destination::Lid { dlid: lid, sl: 0 }, ANSWER_WITHIN) {
             Ok(()) => {}
             Err(SendError::PortGone(gone)) => return Err(gone.to_string()),
-            // Without an agent for class 0x01 the request cannot be sent, so trust the port's SMLID.
+            // The request cannot be sent, for example without a MAD agent for class 0x01. Then trust the port's
+            // SMLID.
             Err(_) => return Ok(true),
         }
         let until = Instant::now() + ANSWER_WITHIN;

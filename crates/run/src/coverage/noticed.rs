@@ -12,17 +12,17 @@ use verbatim_record_proto::v1::{Check, CheckResult, Verdict};
 use super::Told;
 use crate::qualify::{AnyDefect, Extent};
 
-/// Numbers of defect cases in which a rule failed.
+/// How often a rule failed in the runs of tests with defects.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq, Serialize)]
 pub struct Noticed {
-    /// Cases in which the rule failed, with or without other checks.
+    /// Failed runs in which the rule failed, with or without other checks.
     pub failed: u64,
-    /// Cases in which only this rule failed, so that the test would pass without it.
+    /// Failed runs in which only this rule failed: without the rule, the test would pass.
     pub alone: u64,
 }
 
-/// Returns the counts of each rule. A case is one defect with all tests of its statement, in the first state of a model
-/// in which one of the tests fails.
+/// Returns the counts of each rule. For each defect, only the runs on the first model and seed with a failed run
+/// count.
 pub(super) fn noticed(extent: &Extent, told: Told<'_>) -> BTreeMap<&'static str, Noticed> {
     let next = AtomicUsize::new(0);
     let ended = AtomicUsize::new(0);

@@ -1,7 +1,8 @@
 //! A device that a run may change: its locks, and its journal of changes to restore.
 //!
-//! Two rigs may use the same device by different routes. The rig file does not show that, but the device's PortGUID
-//! does. The tester reads the PortGUID before it changes the device, and then also locks the device under the PortGUID.
+//! Two rigs may use the same device by different routes. The rig file does not show this, but both routes lead to
+//! the same PortGUID. The tester reads the PortGUID before it changes the device, and then also locks the device
+//! under the PortGUID.
 //!
 //! The lock files contain the journal directory of the last run, and whether that run left the device changed. A run
 //! with another state directory or another route learns of the change from these files.
@@ -23,8 +24,8 @@ use crate::lease::Lease;
 
 /// Interval between two tries to lock a device.
 const TRIES_EVERY: Duration = Duration::from_millis(100);
-/// Time limit of the tries to lock the rig's own device. A daemon that checks its device with [`super::look`] holds the
-/// lock for one or two seconds.
+/// Time limit of the tries to lock the rig's own device. A daemon that checks the device with [`super::look`]
+/// holds the lock for one or two seconds.
 const LOOK_AT_MOST: Duration = Duration::from_secs(5);
 
 /// The conditions under which a run waits for a device.
@@ -32,7 +33,6 @@ const LOOK_AT_MOST: Duration = Duration::from_secs(5);
 pub(crate) struct Patience {
     /// Set to stop the run.
     pub(crate) cancel: Arc<AtomicBool>,
-    /// The lease of the rig.
     pub(crate) lease: Arc<Lease>,
 }
 
@@ -273,9 +273,9 @@ fn left_elsewhere(
     }
 }
 
-/// Marks a rig's journal as missing if the lock file and the journal contradict each other. The lock file then says
-/// that a run with this journal directory left the device changed, and no journal lists the change. The next attempt to
-/// open the journal fails.
+/// Marks a rig's journal as missing if the lock file and the journal contradict each other. The lock file then
+/// says that a run with this journal directory left the device changed, but no journal lists the change. Later
+/// attempts to open a marked journal fail.
 ///
 /// # Errors
 /// When the mark cannot be written.

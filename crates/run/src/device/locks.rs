@@ -14,7 +14,7 @@ use nix::sys::stat::{major, minor};
 use nix::unistd::geteuid;
 use serde::{Deserialize, Serialize};
 
-/// Directories in which all users may create entries, but not touch those of others.
+/// Directories in which all users may create entries, but may not remove entries of other users.
 const BASES: [&str; 3] = ["/run/lock", "/dev/shm", "/tmp"];
 /// Limit of directory names to try; another user may already own some of them.
 const NAMES: u16 = 1000;
@@ -25,7 +25,6 @@ pub(super) type Taken = Result<(Lock, Holder), String>;
 /// Content of a lock file: the process that took the lock last.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Holder {
-    /// Process ID.
     pub(super) pid: u32,
     /// Directory of the process's restore journals; empty if the process wrote none.
     pub(super) journals: PathBuf,
@@ -36,7 +35,7 @@ pub(super) struct Holder {
 }
 
 impl Holder {
-    /// Parses a lock file. Malformed content counts as empty.
+    /// Parses a lock file. Malformed content gives the default value.
     fn read(mut file: &File) -> Self {
         let mut text = String::new();
         let read = (&mut file).take(1 << 16).read_to_string(&mut text);
@@ -158,7 +157,7 @@ fn owner(directory: &Path) -> Option<u32> {
     (of.is_dir() && of.mode() & 0o022 == 0).then(|| of.uid())
 }
 
-/// Describes the process that holds a lock of that name in another user's directory.
+/// Describes the process that holds the lock `name` in the directory of another user whose locks count.
 fn held_elsewhere(base: &Path, own: &Path, name: &str, counts: impl Fn(u32) -> bool) -> io::Result<Option<String>> {
     let me = geteuid().as_raw();
     let mut locks = None;

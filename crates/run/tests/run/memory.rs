@@ -10,7 +10,7 @@ use verbatim_run::{Request, RunId, execute};
 /// Limit of the peak memory, in KiB. It is above the 140 MiB of the largest test, and below that test's use with a
 /// second copy of the entries.
 const MOST_KIB: u64 = 190 << 10;
-/// Set in the child process that measures.
+/// Environment variable of the child process that measures.
 const ALONE: &str = "VERBATIM_TEST_MEMORY_ALONE";
 
 /// Runs in a child process with the same program, because the memory of other tests would count.

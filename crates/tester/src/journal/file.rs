@@ -69,8 +69,8 @@ impl FileJournal {
                 return Err(JournalError::Damaged { path, lock, what });
             }
         };
-        // A journal with a PortGUID is accepted here, because a cable or socket may have moved. The run compares the
-        // PortGUID with the device before the first Set.
+        // A journal with a PortGUID is accepted even if the rig file now names another device, because a cable or
+        // socket may have moved. The run compares the PortGUID with the device before the first Set.
         if !content.areas.is_empty() && content.device.is_empty() && !content.owner.is_same_device(&owner) {
             return Err(JournalError::OtherDevice {
                 path,
@@ -175,7 +175,8 @@ impl FileJournal {
             .is_ok_and(|lock| lock.try_lock().is_err())
     }
 
-    /// Creates the lock file of a rig's journal if it is absent, so that its later removal is noticed.
+    /// Creates the lock file of a rig's journal if it is absent. [`FileJournal::miss`] then notices its later
+    /// removal.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -298,7 +299,7 @@ impl Journal for FileJournal {
     }
 
     fn identify(&mut self, device: &str) -> Step {
-        // Pending areas belong to the device that they were saved from.
+        // Pending areas belong to the device that they were saved from, so their PortGUID is kept.
         if self.content.areas.is_empty() {
             self.content.device = device.into();
         }

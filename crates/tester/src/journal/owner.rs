@@ -20,6 +20,7 @@ pub struct Owner {
 
 impl Owner {
     /// Whether both belong to the same device. Compares the devices if both name one, else the names of the rigs.
+    /// An empty rig name in `self` matches every rig.
     #[must_use]
     pub fn is_same_device(&self, other: &Self) -> bool {
         if self.device.is_empty() || other.device.is_empty() {

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, fallocate};
 
-/// Bytes to reserve, the preferred size first. This size is several times the largest journal, which contains each
-/// attribute of a device with all parts. The smaller sizes are tried if the disk is too full, for example because the
-/// journal used some of the reserved space.
+/// Bytes to reserve, the preferred size first. The preferred size is several times the largest journal, which
+/// contains each attribute of a device with all parts. The smaller sizes are tried if the disk is too full, for
+/// example because the journal used some of the reserved space.
 const BYTES: [u32; 3] = [64 << 10, 32 << 10, 16 << 10];
 
 /// A file that occupies the reserved space.

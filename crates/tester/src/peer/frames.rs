@@ -50,8 +50,9 @@ impl Tester<'_> {
     /// Sends a frame unchanged.
     ///
     /// # Errors
-    /// When the run must stop. [`Stop::NotOffered`] when the DUT reported that it does not execute the request in the
-    /// frame. Also when the tester destroyed the frame's queue pair for lack of room.
+    /// When the run must stop. [`Stop::NotOffered`] when the DUT does not execute the request in the frame, as its
+    /// host reported. Also [`Stop::NotOffered`] when the tester destroyed the destination queue pair to make room
+    /// for another.
     pub fn send_frame(&mut self, label: Label<Frames>, bytes: &[u8]) -> Step<Span> {
         self.must_be_executed(bytes)?;
         self.must_be_there_for(bytes)?;
@@ -144,7 +145,7 @@ impl Tester<'_> {
         self.peer.landing.is_missing(from, shown)
     }
 
-    /// Ends the search for data that the DUT has acknowledged until now.
+    /// Forgets all data sent until now, so that [`Tester::is_missing`] no longer looks for it.
     pub fn looked_at_memory(&mut self) {
         self.peer.landing.looked_at();
     }

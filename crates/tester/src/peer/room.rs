@@ -58,9 +58,10 @@ impl Room {
         }
     }
 
-    /// Returns the queue pair to destroy if the device has no room for another. The device has no room if it reached
-    /// its reported limit or refused with ENOMEM. Any other refusal also means no room, if the device already has a
-    /// queue pair of the same service.
+    /// Returns the queue pair to destroy if the device has no room for another. The device has no room if it
+    /// reached its reported limit or refused with ENOMEM. Any other refusal also means no room, if the device
+    /// already has a queue pair of the same service. Returns `None` while the test has fewer queue pairs than it
+    /// declared to need.
     fn must_go(&self, side: Side, create: &pb::CreateQp, refused: Option<&pb::Refused>) -> Option<Made> {
         let of = self.0.get(&side)?;
         let is_full = of.most != 0 && of.there.len() >= of.most as usize;

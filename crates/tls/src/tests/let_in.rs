@@ -188,7 +188,8 @@ async fn failed_reload_keeps_the_gate() {
     );
     let (other, _) = lab();
     fs::copy(other.path().join("crl.pem"), directory.path().join("crl.pem")).unwrap();
-    // The CAs of both labs have the same name. With a CRL signed by another key, the server refuses every client.
+    // Both labs name their CAs alike, so the CRL of the other lab is accepted. Its signature is by another key, so
+    // the server then refuses every client.
     server.gate.reload(&server.files).unwrap();
     let error = server
         .connect(directory.path(), "bob", "localhost")
@@ -228,7 +229,7 @@ async fn both_sides_explain_a_refusal() {
     let told = server.told.recv().await.unwrap();
     assert!(told.contains("does not accept the server's certificate"), "{told}");
 
-    // Errors that the client detects before it connects.
+    // Errors that the client finds before it connects.
     for (client, ours) in [("old", "expired on"), ("server", "not made for clients")] {
         let error = server
             .connect(directory.path(), client, "localhost")

@@ -1,7 +1,7 @@
 //! Fakes of the library's functions.
 //!
-//! Fakes that run on the test's own thread have thread-local state. Fakes that run on the helper thread behave
-//! according to the device's name.
+//! Fakes that run on the test's own thread have thread-local state. Fakes that run on the helper thread choose
+//! their behaviour by the device's name.
 
 use std::{
     cell::RefCell,

@@ -1,7 +1,7 @@
 //! A fake device in memory, for tests.
 //!
 //! The device logs every creation and destruction in order. The test determines when a request completes. After
-//! [`Strings::follow_states`], requests complete as on a real device that never sends: only in state ERR.
+//! [`Strings::follow_states`], requests complete only in state ERR, as on a real device that never sends.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,8 @@ use verbatim_verbs::values::{SendPost, WorkRequest};
 use verbatim_wire::Psn;
 use verbatim_wire::verbs::{Access, QpAttributes, QpState, QpStatus, Service};
 
-/// Controls of a fake device: the test reads its log and sets its behaviour. Clones share one state.
+/// Controls of a fake device: the test reads the device's log and sets the device's behaviour. Clones share one
+/// state.
 #[derive(Clone, Debug, Default)]
 pub struct Strings {
     inner: Arc<Mutex<Inner>>,
@@ -74,8 +75,8 @@ impl Strings {
         self.lock().complete_at_once = true;
     }
 
-    /// From now on, restricts queue pairs to the transitions of `ibv_modify_qp`, and flushes posted requests of queue
-    /// pairs in state ERR.
+    /// From now on, permits only the transitions of `ibv_modify_qp`. Flushes the posted requests of queue pairs in
+    /// state ERR.
     pub fn follow_states(&self) {
         self.lock().follows_states = true;
     }
@@ -262,12 +263,11 @@ impl Drop for FakeMemory {
     }
 }
 
-/// Makes a failure with EINVAL.
 fn invalid(text: String) -> Failure {
     Failure { errno: 22, text }
 }
 
-/// Whether `ibv_modify_qp` permits a transition. Only transitions that tests use are permitted.
+/// Whether `ibv_modify_qp` permits a transition. Only transitions that the tests use are listed here.
 fn is_step(from: QpState, to: QpState) -> bool {
     use QpState::{Err, Init, Reset, Rtr, Rts, Sqd};
     matches!(to, Reset | Err)

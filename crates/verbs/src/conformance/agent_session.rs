@@ -1,4 +1,4 @@
-//! A session: sending a command, and receiving its reply and the events before it.
+//! A session: sending a command, and receiving its reply and the events before the reply.
 
 use core::time::Duration;
 use std::time::Instant as Here;
@@ -9,7 +9,7 @@ use super::{Checked, Not, PATIENCE, QUIET, wrong};
 use crate::drive::AgentMessage;
 use crate::link::AgentClient;
 
-/// A reply, with the times of its command and of its arrival by the local clock.
+/// A reply, with the local times at which the command was sent and the reply arrived.
 #[derive(Clone, Debug)]
 pub(super) struct TimedReply {
     pub(super) at: Instant,
@@ -28,7 +28,7 @@ pub(super) struct AgentSession {
     last: Option<Instant>,
     /// Description of the first invalid instant.
     wrong_instant: Option<String>,
-    /// Description of the first event that came after a reply which it should precede.
+    /// Description of the first event that the agent sent after a reply that the event should precede.
     late: Option<String>,
     answers: u64,
     events: u64,
@@ -116,7 +116,7 @@ impl AgentSession {
     fn take_event(&mut self, at: Instant, event: proto::Event) {
         self.events += 1;
         self.note_instant("an event", at);
-        // An event that ended before a command began must not follow the reply to that command.
+        // An event that ended before a command began must not arrive after the reply to that command.
         if let Some(last) = self.last
             && at.latest_ns < last.earliest_ns
         {
@@ -160,7 +160,7 @@ impl AgentSession {
         }
     }
 
-    /// Sends a command that must be refused with a text, and with errno 0 if `by_agent` is set. The session must go on.
+    /// Sends a command that the agent must refuse with a text. With `by_agent`, the refusal must have errno 0.
     pub(super) fn refused(&mut self, what: &str, by_agent: bool, kind: command::Kind) -> Result<Refused, Not> {
         let refused = match self.ask(kind)?.kind {
             reply::Kind::Refused(refused) => refused,
@@ -221,8 +221,8 @@ impl AgentSession {
         Ok(self.opened()?.max_qp == 1)
     }
 
-    /// Creates a queue pair. If the device has no room, first destroys the oldest queue pair. Skips the check if the
-    /// device lacks the service.
+    /// Creates a queue pair. If `max_qp` queue pairs exist, first destroys the oldest one. Returns `Not::Has` if
+    /// the device lacks the service.
     pub(super) fn queue_pair(&mut self, service: proto::Service, depth: u32) -> Result<proto::Qp, Not> {
         let of = self.opened()?;
         let has = of.capabilities.unwrap_or_default();
@@ -266,7 +266,6 @@ impl AgentSession {
         }
     }
 
-    /// Returns the state of a queue pair.
     pub(super) fn query(&mut self, qp: u32) -> Result<proto::QpStatus, Not> {
         match self.ask(command::Kind::QueryQp(proto::QueryQp { qp }))?.kind {
             reply::Kind::Status(status) => Ok(status),
@@ -274,7 +273,7 @@ impl AgentSession {
         }
     }
 
-    /// Waits at most `within` for `count` completions, then briefly for further completions. Returns all completions.
+    /// Waits at most `within` for `count` completions, then briefly for further ones. Returns all completions.
     pub(super) fn completions(&mut self, count: usize, within: Duration) -> Result<Vec<Completion>, Not> {
         let begun = Here::now();
         loop {
@@ -296,7 +295,6 @@ impl AgentSession {
         }
     }
 
-    /// Destroys a queue pair.
     pub(super) fn destroy(&mut self, qp: u32) -> Result<(), Not> {
         self.queue_pairs.retain(|made| *made != qp);
         self.done("DestroyQp", command::Kind::DestroyQp(proto::DestroyQp { qp }))
@@ -325,7 +323,7 @@ impl AgentSession {
         }
     }
 
-    /// Checks that no event came after a reply which it should precede.
+    /// Checks that the agent sent no event after a reply that the event should precede.
     pub(super) fn order_of_events(&self) -> Checked {
         match &self.late {
             None => Ok(format!(
@@ -355,7 +353,6 @@ impl AgentSession {
     }
 }
 
-/// All access rights.
 pub(super) const ALL: proto::Access = proto::Access {
     local_write: true,
     remote_write: true,

@@ -28,7 +28,7 @@ use core::time::Duration;
 use crate::link::{AgentAddress, AgentClient, Reached};
 use agent_session::AgentSession;
 
-/// Longest time for connecting, and for one reply: a tester waits no longer.
+/// Longest time for connecting, and for one reply. A tester does not wait longer.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Longest wait for expected events.
 const EVENT_WAIT: Duration = Duration::from_secs(5);
@@ -86,7 +86,7 @@ fn wrong<T>(words: impl Into<String>) -> Result<T, Not> {
 type Checked = Result<String, Not>;
 type Check = (&'static str, fn(&mut AgentSession) -> Checked);
 
-/// Checks that share a session, in order. After a broken session the next check opens a new session.
+/// The checks that share a session, in order. If the session breaks, the next check opens a new session.
 const CHECKS: &[&[Check]] = &[
     opened::CHECKS,
     answers::CHECKS,

@@ -211,7 +211,7 @@ fn said(has: &Capabilities) -> String {
     }
 }
 
-/// Returns the device's own GID: a queue pair connected to it sends nothing on the link.
+/// Returns a GID of the device itself. A queue pair that is connected to this GID sends nothing on the link.
 pub(super) fn own_gid(of: &Opened) -> Option<&Gid> {
     let is_ipv4 = |gid: &&Gid| gid.gid.starts_with(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF]);
     let mut v2 = of.gids.iter().filter(|gid| gid.kind == "RoCE v2");

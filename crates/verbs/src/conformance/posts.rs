@@ -151,7 +151,7 @@ fn reset_forgets(agent_session: &mut AgentSession) -> Checked {
     let (qp, _) = with_receives(agent_session, QpState::Rts)?;
     end(agent_session, qp.qp, QpState::Reset)?;
     none(&agent_session.completions(0, EVENT_WAIT)?, "RESET")?;
-    // Dropped requests must not complete later either.
+    // Requests that RESET dropped must not complete in ERR either.
     take_to(agent_session, &qp, QpState::Init)?;
     end(agent_session, qp.qp, QpState::Err)?;
     none(&agent_session.completions(0, EVENT_WAIT)?, "ERR after RESET")?;
@@ -182,8 +182,8 @@ fn destroy_forgets(agent_session: &mut AgentSession) -> Checked {
     Ok("nothing is flushed, and the memory is free".into())
 }
 
-/// Checks that memory of a posted receive cannot be deregistered. A device that writes into freed memory corrupts the
-/// host.
+/// Checks whether the agent refuses to deregister the memory of a posted receive. A device that writes into freed
+/// memory corrupts the host.
 fn memory_in_use(agent_session: &mut AgentSession) -> Checked {
     let (_, memory) = with_receives(agent_session, QpState::Init)?;
     let deregister = command::Kind::DeregisterMemory(proto::DeregisterMemory { memory });

@@ -314,8 +314,8 @@ fn unnamed(agent_session: &mut AgentSession) -> Checked {
     Ok("ModifyQp of min_rnr_timer alone does not change sq_psn and rq_psn".into())
 }
 
-/// Checks that the agent refuses numbers that do not fit a field of the device. A truncated number would test another
-/// value.
+/// Checks that the agent refuses numbers that do not fit a field of the device. With a truncated number, a test
+/// would test another value.
 fn fields(agent_session: &mut AgentSession) -> Checked {
     let of = agent_session.opened()?;
     let qp = agent_session.queue_pair(Service::Rc, DEPTH)?;

@@ -16,8 +16,8 @@ type Check = (&'static str, fn(&AgentAddress) -> Checked);
 pub(super) const CHECKS: &[Check] = &[("a second session", second), ("end of a session", ends)];
 pub(super) const PINGS: &str = "pings";
 
-/// How long the check of pings sends no command. A tester pings every 5 s. gRPC closes the connection after the fourth
-/// ping that it does not expect.
+/// Time for which the check of pings sends no command. A tester pings every 5 s. The agent's gRPC library may
+/// refuse pings: it then closes the connection after the fourth one.
 const IDLE: Duration = Duration::from_secs(23);
 
 fn begin(address: &AgentAddress, what: &str) -> Result<AgentSession, Not> {

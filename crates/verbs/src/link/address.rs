@@ -22,7 +22,8 @@ pub enum Place {
     Unix(PathBuf),
     /// An IP address and a port.
     Tcp(SocketAddr),
-    /// A host name and a port. The name is resolved anew for each connection, and identifies the agent at any address.
+    /// A host name and a port. The name is resolved anew for each connection. The name identifies the agent, so the
+    /// address may change.
     Named {
         /// The name, in lower case and without a final dot, because other spellings denote the same name.
         host: String,

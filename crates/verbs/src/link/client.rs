@@ -79,7 +79,7 @@ impl AgentClient {
     /// Connects like [`AgentClient::connect`]; the error also tells how far the attempt came.
     ///
     /// # Errors
-    /// As [`AgentClient::connect`].
+    /// The reasons of [`AgentClient::connect`].
     pub fn connect_step_by_step(address: &AgentAddress, timeout: Duration) -> Result<Self, NotConnected> {
         let reached = Arc::new(AtomicBool::new(false));
         Self::connect_noting(address, timeout, &reached).map_err(|why| NotConnected {
@@ -142,7 +142,7 @@ impl AgentClient {
             .name("agent".into())
             .spawn(work)
             .map_err(internal)?;
-        // The thread itself gives up after `timeout`. This longer limit is for a thread that hangs.
+        // The thread itself gives up after `timeout`. This longer limit applies if the thread hangs.
         let patience = timeout.saturating_add(FAREWELL).saturating_sub(begun.elapsed());
         let agent = match connected.recv_timeout(patience) {
             Ok(connected) => connected?,

@@ -23,7 +23,6 @@ const KEEP_ALIVE: Duration = Duration::from_secs(5);
 /// The connection is lost if the ping is not answered within this time.
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Connects to an agent.
 pub(super) async fn connect(address: &AgentAddress) -> Result<Channel, String> {
     let endpoint = |uri: String| {
         let endpoint = Endpoint::from_shared(uri).map_err(|error| root(&error))?;

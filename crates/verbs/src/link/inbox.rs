@@ -104,8 +104,8 @@ impl Inbox {
         end.as_ref().map_or(Ok(()), |why| Err(Gone(why.clone())))
     }
 
-    /// Returns why the session ended. A broken connection may stop taking commands before the reason is known, so this
-    /// function waits for the reason.
+    /// Returns why the session ended. Waits for the reason, because a broken connection may stop taking commands
+    /// before the reason is known.
     pub(super) fn gone(&self) -> Gone {
         let end = self.shared.end.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self

@@ -55,7 +55,7 @@ impl LocalVerbs {
         let (opened_put, opened) = sync_channel(1);
         let (ended_put, ended) = sync_channel::<()>(0);
         let work = move || {
-            // This is dropped last, after the session's objects are destroyed.
+            // Dropped last, so the receiver then knows that the session's objects are destroyed.
             let _ended = ended_put;
             let mut session = match open() {
                 Ok(device) => Session::new(device, limits),

@@ -19,8 +19,8 @@ const DONE: reply::Kind = reply::Kind::Done(proto::Done {});
 impl<D: Device> Session<D> {
     /// Executes a command. If it fails, the reply is a [`proto::Refused`] with the reason, and the session goes on.
     pub fn execute(&mut self, command: &Command) -> Done {
-        // Polls first, for three reasons. A completion of this post then has a time after this poll. Completions of a
-        // queue pair are not lost when it is destroyed. The session knows which memory is no longer in use.
+        // Polls first, for three reasons. The time of a completion of this post must not begin before this poll. A
+        // queue pair loses its completions when it is destroyed. Memory of completed requests is no longer in use.
         let mut before = self.completions(now_ns()).happened;
         // Events of a queue pair are lost when it is destroyed, so the session reads them first.
         if matches!(

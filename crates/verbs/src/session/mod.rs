@@ -9,8 +9,9 @@
 //! when its completion queue was last seen empty, and ends when the completion was polled.
 //!
 //! The session polls the completion queues before each command, so no completion has a time before the post of its
-//! request. After a post it polls without a pause for up to a millisecond. Then it polls every 100 µs while requests
-//! are outstanding, so the span stays short for a late completion.
+//! request. After a signaled send request, [`drive`](crate::drive::drive) polls without a pause for about a
+//! millisecond. Then the session is polled every 100 µs while requests are outstanding. Late completions therefore
+//! have a short span too.
 
 mod commands;
 mod limits;
@@ -81,12 +82,13 @@ pub struct Session<D: Device> {
 struct Held<P> {
     pair: P,
     service: Service,
-    /// Time when the completion queue was last seen empty, or before it was created.
+    /// Time when the completion queue was last seen empty. At first, a time before the queue was created.
     empty_ns: u64,
     /// Posted requests that have not completed. An unsignaled request that succeeds has no completion, and counts until
     /// the queue pair is reset.
     posted: u64,
-    /// Handles of the memory that these requests may use: those of all requests posted since `posted` was last 0.
+    /// Handles of the memory that these requests may use: the memory of all requests posted since `posted` was last
+    /// 0.
     names: Vec<u32>,
 }
 
@@ -151,7 +153,7 @@ impl<D: Device> Session<D> {
         }
     }
 
-    /// Returns the completions since the last poll. The poll begins at `begun` or later.
+    /// Returns the completions since the last poll. `begun` is a time before this poll.
     fn completions(&mut self, begun: u64) -> Found {
         let mut found = Found::default();
         for (handle, held) in &mut self.pairs {
@@ -164,7 +166,7 @@ impl<D: Device> Session<D> {
         found
     }
 
-    /// Waits until an event may have come, `wake` is woken, or the time is over.
+    /// Waits until `wake` is woken, the time is over, or the device must be polled again.
     pub fn wait(&mut self, wake: &Wake, timeout: Duration) {
         if self.gone.is_some() {
             return;
@@ -184,7 +186,7 @@ impl<D: Device> Session<D> {
         }
     }
 
-    /// Reads the device's events at a fixed interval, even if commands follow each other without a pause.
+    /// Reads the device's events if the interval is over, even if commands follow each other without a pause.
     fn reports_if_due(&mut self, happened: &mut Vec<Happened>) {
         if now_ns().saturating_sub(self.looked_for_reports_ns) >= nanoseconds(IDLE_LOOK) {
             self.reports(happened);
@@ -244,8 +246,8 @@ impl<D: Device> Drop for Session<D> {
 }
 
 impl<P: Pair> Held<P> {
-    /// Polls all completions, at `begun` or later. Reads the clock only after a poll that found completions, because
-    /// reading the clock may take longer than a poll.
+    /// Takes all completions. `begun` is a time before the first poll. Reads the clock only after a poll that found
+    /// completions, because reading the clock may take longer than a poll.
     fn drain(&mut self, handle: u32, mut begun: u64, found: &mut Found) -> Result<(), Failure> {
         let mut completed = Vec::new();
         loop {

@@ -27,7 +27,8 @@ use crate::mad::Mad;
 pub trait Attribute: Layout + Copy + Default {
     /// The AttributeID.
     const ID: AttributeId;
-    /// Whether the attribute belongs to the performance class; otherwise it belongs to the subnet management classes.
+    /// Whether the attribute belongs to the performance class. Otherwise it belongs to the subnet management
+    /// classes.
     const PERFORMANCE: bool = false;
 }
 
@@ -91,8 +92,7 @@ macro_rules! any_attribute {
 }
 every_attribute!(any_attribute);
 
-/// Returns whether `class` has the attribute. `performance` tells whether the attribute belongs to performance
-/// management or to subnet management.
+/// Returns whether `class` has an attribute. `performance` is the attribute's [`Attribute::PERFORMANCE`].
 fn is_of_class(performance: bool, class: MgmtClass) -> bool {
     match class {
         MgmtClass::PERF => performance,

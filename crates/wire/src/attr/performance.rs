@@ -1,4 +1,4 @@
-//! Counters of the performance class.
+//! ClassPortInfo, PortCounters and PortRcvErrorDetails of the performance class.
 
 use super::Attribute;
 use crate::codes::AttributeId;

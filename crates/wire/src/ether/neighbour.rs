@@ -68,8 +68,8 @@ impl Arp {
             .with_target_ip(self.sender_ip())
     }
 
-    /// Returns whether hardware, protocol and lengths are of IPv4 over Ethernet. Otherwise the address fields have
-    /// another layout.
+    /// Returns whether the hardware type, the protocol type and the lengths are those of IPv4 over Ethernet. With
+    /// other values, the address fields have another layout.
     #[must_use]
     pub fn is_ipv4_over_ethernet(&self) -> bool {
         self.0[..6] == Self::ethernet().0[..6]

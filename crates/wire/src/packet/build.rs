@@ -197,8 +197,8 @@ impl Network {
     }
 
     /// Returns these headers with the right versions, types, UDP destination port, IPv4 checksum and lengths.
-    /// `transport` is the number of bytes from the BTH to the ICRC. The UDP checksum becomes 0. A length that exceeds
-    /// its field keeps its low bits.
+    /// `transport` is the number of bytes from the BTH to the ICRC. The UDP checksum becomes 0. If a length exceeds
+    /// its field, the field gets the low bits of the length.
     #[must_use]
     #[allow(clippy::cast_possible_truncation)] // lengths keep their low bits
     pub fn fitted(self, transport: usize) -> Self {
@@ -360,8 +360,8 @@ fn write<L: Layout>(bytes: &mut Vec<u8>, header: Option<&L>) {
 /// All other fields stay as given.
 ///
 /// The function writes every given header, even if the opcode does not have this header. The function does not pad
-/// Ethernet frames to 60 bytes. If a packet is longer than its length fields can express, the fields keep the low bits
-/// and the packet is malformed.
+/// Ethernet frames to 60 bytes. If a length exceeds its field, the field gets the low bits of the length, and the
+/// packet is malformed.
 #[must_use]
 pub fn packet(network: &Network, transport: &Transport) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(Ethernet::SIZE + Vlan::SIZE + 48 + transport.length() + VCRC_LENGTH);

@@ -1,4 +1,4 @@
-//! Extended transport headers, which follow the BTH, except the DETH.
+//! The extended transport headers, which follow the BTH. The DETH is in the parent module.
 //!
 //! Source of the layouts: architecture 9.3 (RDETH, RETH, AtomicETH, XRCETH), 9.5 (AETH, AtomicAckETH, ImmDt, IETH);
 //! `rxe_hdr.h` of Linux (RETH, AETH, AtomicETH, AtomicAckETH, ImmDt, IETH, FETH).

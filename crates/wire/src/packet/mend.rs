@@ -14,8 +14,8 @@ use crate::values::Hex16;
 
 /// Offsets of the parts of a packet in bytes from its first byte; `None` for an absent part.
 ///
-/// Offsets of the well-formed packet remain valid for its edited copy. The functions below use only these offsets and
-/// read no field of the packet. The functions do nothing if bytes are missing.
+/// Offsets of a well-formed packet remain valid for a copy of the packet with changed fields. The methods use only
+/// these offsets and read no field of the packet. They do nothing if bytes are missing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Offsets {
     /// Headers before the BTH.

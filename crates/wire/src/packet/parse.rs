@@ -171,8 +171,8 @@ impl<'a> Packet<'a> {
         Opcode(self.bytes[self.route.bth()])
     }
 
-    /// Returns the offset of the first byte after the headers and the padded payload: of the ICRC, if the packet has
-    /// one.
+    /// Returns the offset of the first byte after the headers and the padded payload. If the packet has an ICRC,
+    /// the ICRC begins there.
     fn covered_end(&self) -> usize {
         match self.icrc_at() {
             Some(at) => at,
@@ -193,7 +193,7 @@ impl<'a> Packet<'a> {
         (at + size <= self.covered_end()).then_some(at)
     }
 
-    /// Returns the name of the first extended header that the opcode requires and the packet lacks, wholly or in part.
+    /// Returns the name of the first extended header that the opcode requires and the packet lacks or truncates.
     /// All later headers are missing too.
     #[must_use]
     pub fn missing_header(&self) -> Option<&'static str> {

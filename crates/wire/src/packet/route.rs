@@ -59,11 +59,11 @@ pub enum NotAPacket {
 /// Maximum number of VLAN tags of a frame: a service tag and a customer tag (802.1Q, 802.1ad).
 const MOST_TAGS: usize = 2;
 
-/// The form of the headers before the BTH, and their offset.
+/// The form of the headers before the BTH, and the offset of the first of them that the ICRC may cover.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Route {
     pub(super) form: Form,
-    /// Offset of the first byte that the ICRC may cover: of the LRH, the RoCEv1 GRH or the IP header.
+    /// Offset of the LRH, of the RoCEv1 GRH or of the IP header.
     pub(super) start: usize,
 }
 
@@ -135,8 +135,8 @@ impl Route {
         Ok(())
     }
 
-    /// Returns the offset of the first byte after the ICRC, by the outermost length field. The offset may lie beyond
-    /// the end of `bytes` or before the BTH. `bytes` must contain the headers before the BTH.
+    /// Returns the offset of the first byte after the ICRC, according to the outermost length field. The offset may
+    /// lie beyond the end of `bytes` or before the BTH. `bytes` must contain the headers before the BTH.
     pub(super) fn end(&self, bytes: &[u8]) -> usize {
         let network = &bytes[self.start..];
         self.start

@@ -12,8 +12,8 @@ use crate::values::{doubled, time_words};
 const CODE_MASK: u8 = 0x1F;
 
 newtype!(
-    /// The minimum time that a requester waits after an RNR NAK: 5 bits. Code 0 is the longest time; the other codes
-    /// ascend.
+    /// The minimum time that a requester waits after an RNR NAK: 5 bits. Code 0 is the longest time. From code 1
+    /// on, a higher code is a longer time.
     RnrTimer(u8) legal |bits| bits <= CODE_MASK
 );
 newtype!(
@@ -108,7 +108,7 @@ named!(
 );
 
 newtype!(
-    /// AETH:Syndrome: the upper 3 bits are the kind, the lower 5 bits its code.
+    /// AETH:Syndrome: the upper 3 bits are the kind of response, the lower 5 bits are a code of this kind.
     Syndrome(u8) legal |bits| match Self(bits).kind() {
         SyndromeKind::Ack(_) | SyndromeKind::RnrNak(_) => true,
         SyndromeKind::Nak(code) => code.is_legal(),
@@ -193,7 +193,7 @@ mod tests {
             assert!(RnrTimer(code).duration() >= RnrTimer::SHORTEST.duration());
         }
         for code in 2..30 {
-            // From code 2 on, the time doubles every two codes.
+            // From code 2 on, an increase of the code by 2 doubles the time.
             assert_eq!(
                 RnrTimer(code + 2).duration(),
                 2 * RnrTimer(code).duration(),

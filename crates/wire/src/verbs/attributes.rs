@@ -36,7 +36,7 @@ impl Access {
     };
 }
 
-/// A transport service of the queue pairs of this program.
+/// A transport service of the queue pairs that Verbatim uses.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Service {
     /// Reliable connection.
@@ -128,8 +128,8 @@ impl fmt::Display for Gid {
 /// The path to another port. On Ethernet the LID and the service level are ignored, and packets always carry a GRH.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AddressVector {
-    /// GID of the destination port. `None`: packets carry no GRH, and the other GRH fields are ignored (`sgid_index`,
-    /// `hop_limit`, `traffic_class`, `flow_label`).
+    /// GID of the destination port. `None`: packets carry no GRH, and the fields `sgid_index`, `hop_limit`,
+    /// `traffic_class` and `flow_label` are ignored.
     pub dgid: Option<Gid>,
     /// Index of the source GID in the port's GID table.
     pub sgid_index: u8,
@@ -219,8 +219,8 @@ impl Operation {
         matches!(self, Self::CompareSwap | Self::FetchAdd)
     }
 
-    /// Returns whether this is a READ or an atomic. The responses to READs and atomics carry data, and their number
-    /// outstanding is limited.
+    /// Returns whether this is a READ or an atomic. The responses to READs and atomics carry data. A queue pair
+    /// limits the number of its outstanding READs and atomics.
     #[must_use]
     pub fn is_read_or_atomic(self) -> bool {
         self == Self::Read || self.is_atomic()

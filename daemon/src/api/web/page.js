@@ -50,7 +50,7 @@ function fill(id, rows, columns, none) {
   }));
 }
 
-// A time by RFC 3339, in the local zone of the reader.
+// Formats seconds since 1970 as an RFC 3339 time in the browser's time zone.
 function time(seconds) {
   if (seconds === null) return "";
   const at = new Date(seconds * 1000);

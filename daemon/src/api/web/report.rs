@@ -1,5 +1,5 @@
-//! Makes the report of a run in a separate process. Judging a record takes a multiple of its size in memory, which the
-//! daemon must not use. If a record crashes the process, only this report fails.
+//! Makes the report of a run in a separate process. Judging a record takes a multiple of its size in memory, too
+//! much for the daemon. If a record crashes the process, only this report fails.
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,8 @@ use verbatim_report::{Digest, Reported};
 
 /// The daemon's command that makes a report: `verbatimd report-page DIR`.
 pub const COMMAND: &str = "report-page";
-/// The memory limit of the process in bytes. It is below the limit of the daemon's unit, in which the process runs.
+/// The memory limit of the process in bytes. It is below the limit of the daemon's unit, because the process runs
+/// in this unit.
 const MEMORY: u64 = 1 << 30;
 /// The time limit of a report.
 const WITHIN: Duration = Duration::from_secs(50);

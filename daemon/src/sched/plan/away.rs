@@ -6,7 +6,7 @@ use super::{Action, Phase, Plan};
 use crate::store::LeaseId;
 
 impl Plan {
-    /// Sets the token that the store assigned to a lease with its rig.
+    /// Sets the token that the store assigned to a grant.
     pub fn has_token(&mut self, id: &LeaseId, token: u64) {
         self.last_token = self.last_token.max(token);
         if let Some(held) = self.leases.get_mut(id).and_then(|lease| lease.held.as_mut()) {
@@ -22,8 +22,8 @@ impl Plan {
         }
     }
 
-    /// Undoes a grant that could not be stored because the store is away. The lease waits again, and no lease gets a
-    /// rig until the store is back. The run of the lease has not begun.
+    /// Undoes a grant that could not be stored because the store is away. The lease waits again, and its run has
+    /// not begun. No lease gets a rig until the store is back.
     pub fn not_granted(&mut self, id: &LeaseId) {
         self.away = true;
         let Some(lease) = self.leases.get_mut(id) else { return };
@@ -49,7 +49,7 @@ impl Plan {
         actions
     }
 
-    /// Removes a lease that was never stored, or that is left to other hosts.
+    /// Removes a lease that was never stored, or that only other hosts may take.
     pub fn forget(&mut self, now: Duration, id: &LeaseId) -> Vec<Action> {
         let held = self.leases.get(id).and_then(|lease| lease.held.as_ref());
         let rig = held.map(|held| held.rig.clone());

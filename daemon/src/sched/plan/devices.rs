@@ -8,7 +8,7 @@ use super::{Action, Cancelled, Lease, Left, NeverBegan, Phase, Plan, Refusal, Ri
 use crate::store::LeaseId;
 
 impl Plan {
-    /// Updates the plan after the end of a run.
+    /// Updates the plan after the end of a run. A changed device is restored next.
     pub fn run_ended(&mut self, now: Duration, rig: &str, left: Left) -> Vec<Action> {
         let run = match self.slots.get(rig).map(|slot| slot.phase.clone()) {
             Some(Phase::Running(run)) => Some(run),
@@ -32,7 +32,8 @@ impl Plan {
         actions
     }
 
-    /// Updates the plan after the end of a restore. An error is the reason for a quarantine.
+    /// Updates the plan after the end of a restore. If `result` is an error, the rig is quarantined for this
+    /// reason.
     pub fn restore_ended(&mut self, now: Duration, rig: &str, result: Result<(), String>) -> Vec<Action> {
         match result {
             Ok(()) => {
@@ -88,7 +89,7 @@ impl Plan {
         }
     }
 
-    /// Drains a rig for the reason `why`. `None` undrains it. A lease that holds the rig keeps it.
+    /// Drains a rig for the reason `why`, or undrains it if `why` is `None`. A lease that holds the rig keeps it.
     ///
     /// # Errors
     /// When there is no such rig.
@@ -98,7 +99,7 @@ impl Plan {
         Ok(self.give(now, &[rig.to_string()], None))
     }
 
-    /// Cancels a run.
+    /// Cancels a run. A waiting run ends at once; a running run is told to stop.
     pub fn cancel(&mut self, now: Duration, run: &RunId) -> Cancelled {
         let Some(id) = self.of_run.get(run).cloned() else {
             return Cancelled::NotThere;

@@ -10,8 +10,8 @@ use crate::access::Identity;
 use crate::sched::queue::{self, By, Decision, Shares, Use};
 use crate::store::LeaseId;
 
-/// The most unfinished leases and waiting runs of one identity; `MOST` is the limit in total. The time of a decision
-/// grows with their number.
+/// The most unfinished leases and waiting runs of one identity; `MOST` is the limit for all identities together.
+/// The limits bound the time of a decision.
 const MOST_OF_ONE: usize = 500;
 const MOST: usize = 20_000;
 
@@ -46,11 +46,11 @@ impl Plan {
     /// # Errors
     /// [`Refusal::TooMany`].
     pub fn has_room(&self, who: &Identity) -> Result<(), Refusal> {
-        // A lease of a run and its run count once.
+        // A lease that was made for a run counts as one together with its run.
         let counts =
             |lease: &Lease| usize::from(lease.run.is_none()) + lease.runs.len().max(usize::from(lease.run.is_some()));
         let own: usize = self.leases.of_owner(who).map(counts).sum();
-        // The total includes the running runs under reserved leases.
+        // This count also includes the running runs under reserved leases.
         let all = self.leases.len() + self.of_run.len().saturating_sub(self.leases.of_runs());
         let too_many = |whose: String, most| Err(Refusal::TooMany { whose, most });
         match (own, all) {
@@ -187,7 +187,7 @@ impl Plan {
             .collect();
         let end = |id: &LeaseId| self.end_lease(now, id, "expired");
         let mut actions: Vec<Action> = over.iter().flat_map(end).collect();
-        // The order of waiting leases changes with time, so consider all rigs.
+        // The order of waiting leases changes with time, so consider all rigs and not only the freed ones.
         let rigs: Vec<String> = self.slots.keys().cloned().collect();
         if !over.is_empty() {
             actions.extend(self.give(now, &rigs, None));
@@ -196,8 +196,8 @@ impl Plan {
         actions
     }
 
-    /// Returns when to call [`Plan::tick`] next. No lease expires before this time. The lease with this expiry may have
-    /// ended already.
+    /// Returns when to call [`Plan::tick`] next. No lease expires before this time. The lease that expires at this
+    /// time may already have ended.
     #[must_use]
     pub fn next_end(&self) -> Option<Duration> {
         self.soonest
@@ -288,7 +288,7 @@ impl Plan {
                 self.waiting_for(&free)
             }
         };
-        // With a single candidate, the order doesn't matter.
+        // The order of a single candidate doesn't matter.
         let shares = match to.is_some() {
             true => Shares::new(),
             false => self.shares_of(&waiting),

@@ -1,17 +1,18 @@
-//! The plan: which lease has which rig, which runs are running, and what comes next. The plan does no I/O: its methods
-//! take events and the current time, and return actions. The time is on a clock that never goes back.
+//! The plan: which lease has which rig, which runs are running, and which runs and leases are next. The plan does
+//! no I/O: its methods take events and the current time, and return actions. The time is on a clock that never
+//! goes back.
 //!
-//! Each use of a rig needs a lease. A reserved lease lasts until it expires or is ended. A run without a reserved lease
-//! gets a lease of its own, which ends with the run. [`super::queue`] decides which lease is next. A device that a run
-//! may have left changed is restored before anything else. If that fails, the rig is quarantined, and nothing runs on
-//! it until a restore succeeds.
+//! Each use of a rig needs a lease. A reserved lease lasts until it expires or is ended. A run without a reserved
+//! lease gets a lease of its own, which ends with the run. [`super::queue`] decides which lease is next. A device
+//! that a run may have left changed is restored before its rig is used again. If the restore fails, the rig is
+//! quarantined, and nothing runs on the rig until a restore succeeds.
 //!
 //! | module | content |
 //! |---|---|
 //! | `leases` | requests, renewals and ends of leases, grants of free rigs |
 //! | `way` | runs that give way to a lease of a higher class, between two tests |
 //! | `devices` | runs and restores, from their start to their end |
-//! | `reach` | checks of devices: now and then, and before a grant |
+//! | `reach` | checks whether devices can be reached, at intervals and before a grant |
 //! | `reload` | the change to another rig file |
 //! | `table` | the leases, by rig and by owner |
 //! | `view` | views of the plan: queues, places, reasons for waiting |
@@ -64,9 +65,10 @@ pub struct RigSlot {
     pub phase: Phase,
     /// The lease that holds the rig.
     pub holder: Option<LeaseId>,
-    /// The user who drained the rig, and the reason; `None` if the rig is not drained. A drained rig gets no new lease.
+    /// Who drained the rig, and why; `None` if the rig is not drained. A drained rig gets no new lease.
     pub drained: Option<String>,
-    /// Whether the rig file no longer has the rig. The rig stays until its device is restored and no lease uses it.
+    /// Whether the rig file no longer has the rig. Such a rig stays until its device is restored and no lease uses
+    /// it.
     pub leaving: bool,
     /// Whether the rig's device can be reached.
     pub reach: Reach,
@@ -121,11 +123,11 @@ pub struct Lease {
     pub since: Duration,
     /// The grant; `None` while the lease waits.
     pub held: Option<Held>,
-    /// Why the lease ends, once the run under it has stopped.
+    /// Why the lease is ending. The lease ends when the run under it has stopped.
     pub ends: Option<String>,
-    /// Whether a run of the lease has begun and given way, so that the run must go on with the same device.
+    /// Whether a run of the lease has begun and given way. Such a run must continue on the same device.
     pub began: bool,
-    /// The lease of a higher class for which the run gives up the rig before its next test.
+    /// The lease of a higher class to which the run gives up the rig before its next test.
     pub gives_way: Option<LeaseId>,
     /// The runs that wait under the lease, in order.
     pub runs: VecDeque<RunId>,
@@ -136,7 +138,7 @@ pub struct Lease {
 pub struct Held {
     /// The rig.
     pub rig: String,
-    /// The fencing token, which is greater than those of all earlier grants.
+    /// The fencing token, which is greater than the tokens of all earlier grants.
     pub token: u64,
     /// When the rig was granted.
     pub since: Duration,
@@ -153,7 +155,7 @@ pub enum Action {
     LeaseEnded(Box<Lease>, String),
     /// Start a run, or continue a run that gave way.
     Start(RunId),
-    /// Let a run that gave way to this lease wait again.
+    /// Let a run wait again after it gave way to this lease.
     WaitAgain(RunId, LeaseId),
     /// Check whether a rig's device can be reached, then call [`Plan::looked`].
     Look(String),
@@ -176,7 +178,7 @@ pub enum NeverBegan {
     Quarantined(String),
     /// The run's lease ended, for this reason.
     LeaseEnded(String),
-    /// The run's daemon ended, and the next daemon cannot continue with the run, for this reason.
+    /// The run's daemon ended, and the next daemon cannot continue the run, for this reason.
     CannotGoOn(String),
     /// The run left the queue, with this cause and reason.
     GaveUp(Cause, String),
@@ -189,7 +191,7 @@ pub struct Found<'r> {
     pub rig: &'r str,
     /// The state in which an earlier run left its device.
     pub left: Left,
-    /// Why the rig is drained; `None` if it isn't.
+    /// Why the rig is drained; `None` if the rig is not drained.
     pub drained: Option<String>,
     /// Whether the rig file no longer has the rig.
     pub leaving: bool,
@@ -224,7 +226,7 @@ pub struct Plan {
     leases: Table,
     /// The lease of each waiting or running run.
     of_run: HashMap<RunId, LeaseId>,
-    /// How long each owner held rigs recently. Halved every hour.
+    /// How long each owner recently held rigs. Every [`HALF_LIFE`], the durations are halved.
     had: BTreeMap<Identity, Duration>,
     halved: Duration,
     /// No lease expires before this time.
@@ -235,12 +237,13 @@ pub struct Plan {
     away: bool,
 }
 
-/// After this time, the past use of rigs by an owner counts half.
+/// The interval at which the past use of rigs by each owner is halved.
 const HALF_LIFE: Duration = Duration::from_secs(3600);
 
 impl Plan {
-    /// Creates the plan of a starting daemon. Devices that an earlier run left changed are restored first. Leases of an
-    /// earlier daemon go on, with the runs that wait under them. New tokens are greater than `last_token`.
+    /// Creates the plan of a starting daemon. Devices that an earlier run left changed are restored before their
+    /// rigs are used. Leases of an earlier daemon go on, with the runs that wait under them. New tokens are
+    /// greater than `last_token`.
     pub fn new<'r>(
         now: Duration,
         rigs: impl IntoIterator<Item = Found<'r>>,

@@ -1,5 +1,5 @@
-//! Reachability of devices. The plan checks each rig without a lease at intervals. The plan also checks a rig before a
-//! grant if the last check was too long ago. No lease gets a rig with an unreachable device.
+//! Reachability of devices. The plan checks each unused rig at intervals, and before a grant if the last check was
+//! too long ago. No lease gets a rig with an unreachable device.
 
 use std::time::Duration;
 
@@ -9,9 +9,10 @@ use super::{Action, Phase, Plan, RigSlot};
 const EVERY: Duration = Duration::from_secs(60);
 /// The interval of checks is at least this time multiplied by the number of rigs.
 const SHARE: Duration = Duration::from_millis(500);
-/// The pause before the second check of an unreachable device. Each further pause is twice as long.
+/// The pause before the second check of an unreachable device. Each further pause is twice as long, up to the
+/// interval of checks.
 const AWAY_AT_FIRST: Duration = Duration::from_secs(1);
-/// The most periodic checks at a time.
+/// The most concurrent periodic checks.
 const AT_ONCE: usize = 2;
 
 /// The reachability of a device.
@@ -85,7 +86,7 @@ impl Plan {
     pub fn looked(&mut self, now: Duration, rig: &str, result: Result<(), String>) -> Vec<Action> {
         let every = self.every();
         let Some(slot) = self.slots.get_mut(rig).filter(|slot| slot.phase == Phase::Looking) else {
-            // Meanwhile a restore has begun on the rig, or the rig was removed.
+            // A restore has begun on the rig since the check started, or the rig was removed.
             return Vec::new();
         };
         slot.phase = Phase::Idle;
@@ -111,7 +112,7 @@ impl Plan {
         actions
     }
 
-    /// Records whether the device responded to a run.
+    /// Records whether the device responded during a run.
     pub fn answered(&mut self, now: Duration, rig: &str, answered: bool) {
         let every = self.every();
         if let Some(slot) = self.slots.get_mut(rig) {
@@ -150,7 +151,7 @@ impl Plan {
 impl Reach {
     fn there(&mut self, now: Duration, every: Duration) {
         (self.away, self.failures) = (None, 0);
-        // The next periodic check of an unused rig comes before this time.
+        // An unused rig is checked again after `every`, so before this time.
         self.fresh_until = Some(now + every * 2);
         self.next = now + every;
     }

@@ -55,7 +55,7 @@ pub enum Refusal {
          leases`, `verbatim runs`), or wait"
     )]
     TooMany {
-        /// The subject of the message, such as "uid:7 has".
+        /// The beginning of the message, such as "uid:7 has".
         whose: String,
         /// The limit.
         most: usize,

@@ -6,7 +6,8 @@ use super::{Action, Found, Phase, Plan};
 use crate::store::LeaseId;
 
 impl Plan {
-    /// Returns why a rig must keep its device: its use, or an outstanding restore. `None` if the device may change.
+    /// Returns why a rig must keep its device: the rig is used, or its device must still be restored. Returns
+    /// `None` if the device may change.
     #[must_use]
     pub fn in_use(&self, rig: &str) -> Option<String> {
         let slot = self.slots.get(rig)?;

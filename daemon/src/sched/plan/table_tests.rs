@@ -323,7 +323,7 @@ impl World {
                 .any(|waiting| waiting.rigs.contains(rig));
             assert!(!is_free || !wanted, "{rig} is free, and somebody waits for it");
         }
-        // A late tick would let a lease hold its rig for too long.
+        // The next tick must not come later than the first expiry, or a lease would hold its rig for too long.
         let first = all
             .iter()
             .filter(|lease| lease.ends.is_none())

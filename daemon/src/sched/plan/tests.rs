@@ -69,7 +69,7 @@ fn submit(plan: &mut Plan, serial: u16) -> Result<Vec<Action>, Refusal> {
     plan.ask(at(10), of_run(serial, "r"))
 }
 
-/// Returns the actions of a grant to a run that then starts.
+/// Returns the actions that grant a rig to a run and start the run.
 fn begins(serial: u16) -> Vec<Action> {
     vec![Action::Keep(lease_id(serial)), Action::Start(run(serial))]
 }
@@ -517,7 +517,8 @@ fn unreachable_rig_is_not_granted() {
     assert_eq!(plan.look(at(14)), look());
     assert_eq!(plan.looked(at(14), "r", Ok(())), begins(1));
     assert_eq!(plan.slot("r").unwrap().reach.away(), None);
-    // A run whose device responded counts as a check. A run that failed because of the rig makes a new check necessary.
+    // A run whose device responded counts as a successful check. After a run that failed because of the rig, a new
+    // check is necessary.
     plan.answered(at(500), "r", true);
     assert_eq!(without_ends(plan.run_ended(at(500), "r", Left::AsFound)), begins(2));
     submit(&mut plan, 3).unwrap();

@@ -38,7 +38,7 @@ impl Plan {
         let under = slot.holder.as_ref().and_then(|holder| self.leases.get(holder));
         let first = under.into_iter().flat_map(|lease| lease.runs.iter().cloned());
         let of = self.leases.of_rigs(&[rig.to_string()]).into_iter();
-        // A lease without a run has no place in a queue of runs.
+        // A waiting lease without runs is a reserved lease, which has no place in a queue of runs.
         let waiting: Vec<Waiting<'_>> = of.filter(|lease| !lease.runs.is_empty()).filter_map(waits).collect();
         let shares = shares(&waiting);
         let order = queue::in_order(now, &waiting, &shares).into_iter();
@@ -95,7 +95,7 @@ impl Plan {
         }
     }
 
-    /// Returns why a lease waits. Only leases that accept one of the same rigs affect the result.
+    /// Returns why a lease waits. Leases that accept none of its rigs do not affect the result.
     #[must_use]
     pub fn why(&self, now: Duration, lease: &LeaseId) -> Option<Wait> {
         let waiting = self.waiting_for(&self.leases.get(lease)?.rigs);
@@ -167,8 +167,8 @@ impl Plan {
         Use { rig, by }
     }
 
-    /// Returns the shares of the owners of these leases. For fewer than two leases the map is empty, because their
-    /// order doesn't matter.
+    /// Returns the shares of the owners of these leases. Fewer than two leases need no order, so the map is then
+    /// empty.
     pub(super) fn shares_of(&self, waiting: &[Waiting<'_>]) -> Shares {
         let mut shares = Shares::new();
         if waiting.len() < 2 {

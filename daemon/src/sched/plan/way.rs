@@ -1,6 +1,6 @@
-//! Giving way: the run that holds a rig gives it to a lease of a higher class before its next test. The run waits again
-//! at its old place, and continues after its last test. Reserved leases never give way, because the daemon doesn't know
-//! how their owners use the rig.
+//! Giving way: before its next test, a run gives its rig to a lease of a higher class. The run waits again at its
+//! old place in the queue, and later continues with that test. Reserved leases never give way, because the daemon
+//! doesn't know how their owners use the rig.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::sched::queue::{self, By, Class, Decision, Use};
 use crate::store::LeaseId;
 
 impl Plan {
-    /// Lets runs of lower classes give way to the waiting leases among `to`.
+    /// Makes runs of lower classes give way to the waiting leases among `to`.
     pub(super) fn make_way(&mut self, now: Duration, to: &[LeaseId]) -> Vec<Action> {
         if self.stopping {
             return Vec::new();
@@ -53,7 +53,7 @@ impl Plan {
         actions
     }
 
-    /// Lets a run that gave way between two tests wait again. Returns `None` if the run must end instead.
+    /// Lets a run wait again after it gave way between two tests. Returns `None` if the run must end instead.
     pub fn gave_way(&mut self, now: Duration, rig: &str, left: Left) -> Option<Vec<Action>> {
         let Some(Phase::Running(run)) = self.slots.get(rig).map(|slot| slot.phase.clone()) else {
             return None;
@@ -66,7 +66,7 @@ impl Plan {
         let mut actions = vec![Action::WaitAgain(run, to)];
         self.set(rig, Phase::Idle);
         if left == Left::Changed {
-            // After the restore, the lease of the higher class goes first.
+            // The lease of the higher class gets the rig after the restore.
             self.set(rig, Phase::Restoring);
             actions.push(Action::Restore(rig.into()));
         }
@@ -74,7 +74,7 @@ impl Plan {
         Some(actions)
     }
 
-    /// Lets the lease that holds a rig give way before its run begins, if it must give way.
+    /// If the lease that holds a rig must give way, lets it give way before its run begins.
     pub(super) fn gives_way_at_once(&mut self, now: Duration, rig: &str) -> Vec<Action> {
         let holder = self.slots.get(rig).and_then(|slot| slot.holder.clone());
         let gives_way = |id: &LeaseId| self.leases.get(id).is_some_and(|lease| lease.gives_way.is_some());
@@ -84,7 +84,7 @@ impl Plan {
         }
     }
 
-    /// Takes the rig from a lease whose run gave way, and gives it to the next lease.
+    /// Takes the rig from a lease whose run gave way, and grants the rig to the next lease.
     fn wait_again(&mut self, now: Duration, id: &LeaseId) -> Vec<Action> {
         let Some(lease) = self.leases.get_mut(id) else {
             return Vec::new();
@@ -93,19 +93,19 @@ impl Plan {
         let Some(held) = lease.held.take() else {
             return Vec::new();
         };
-        // The time with the rig doesn't count against the owner before the lease ends, so the lease waits at its old
-        // place.
+        // `had` does not count the time of this grant. So the owner's share does not rise, and the lease waits at
+        // its old place.
         if let Some(slot) = self.slots.get_mut(&held.rig) {
             slot.holder = None;
         }
         let mut actions = vec![Action::Keep(id.clone())];
         actions.extend(self.give(now, &[held.rig], None));
-        // The rig may have gone to a third lease, so the lease of the higher class may still need a rig.
+        // A third lease may have got the rig, so the lease of the higher class may still need a rig.
         actions.extend(self.make_way_to_all(now));
         actions
     }
 
-    /// Lets runs of lower classes give way to all waiting leases.
+    /// Makes runs of lower classes give way to all waiting leases.
     pub(super) fn make_way_to_all(&mut self, now: Duration) -> Vec<Action> {
         let above = |lease: &&Lease| lease.held.is_none() && lease.class > Class::Low;
         let above: Vec<LeaseId> = self

@@ -72,12 +72,12 @@ macro_rules! values {
 }
 pub(super) use values;
 
-/// The failure that a write survives once it is reported as committed.
+/// The worst failure that a committed write survives.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Outlives {
-    /// A crash of the daemon. The next synced write also makes this write survive a power loss.
+    /// A crash of the daemon. Until the next synced write, a power loss may lose this write.
     Crash,
-    /// A power loss of the database's host. The commit syncs the log.
+    /// A power loss of the database's host: the commit syncs the log.
     PowerLoss,
 }
 

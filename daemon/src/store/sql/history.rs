@@ -147,8 +147,8 @@ impl HistoryStore for SqlStore {
         let run = id.clone();
         let deleted = self.write(move |db| {
             let id = values![run.as_str()];
-            // The daemon that has the files removes them later. This transaction checks the pin, so that no client can
-            // pin the run in between.
+            // The daemon that has the files removes them later. This transaction also checks the pin, so that no
+            // client can pin the run between check and deletion.
             let sql = "INSERT INTO doomed (run, host) SELECT id, host FROM run \
                        WHERE id = $1 AND state = 3 AND pinned = 0 ON CONFLICT DO NOTHING";
             db.execute(sql, id)?;
@@ -212,7 +212,7 @@ impl HistoryStore for SqlStore {
         if !self.host.is_empty() {
             return Ok(());
         }
-        // Check the sums of the rows page by page, so that other readers are not kept waiting.
+        // Check the sums of the rows page by page, so that other readers do not wait.
         self.each_row("SELECT id, 0, body FROM run", "id", |id, _, body| {
             let run: StoredRun = seal::open_document(id, &body.text())?;
             (run.id.as_str() == id)
@@ -228,7 +228,7 @@ impl HistoryStore for SqlStore {
             "SELECT run, cursor, head FROM verdict",
         ] {
             self.each_row(sql, "run, cursor", |id, cursor, body| {
-                // The type of the message doesn't matter for its sum.
+                // The sum covers the encoded bytes, so any message type will do.
                 seal::open_message::<()>(id, cursor, &body.bytes())
             })?;
         }
@@ -277,7 +277,7 @@ impl SqlStore {
         run
     }
 
-    /// Removes the files that were marked for removal, also files that were marked before a restart. A failed removal
+    /// Removes all files that were marked for removal, including those marked before a restart. A failed removal
     /// is tried again at the next call or start.
     pub(super) fn remove_doomed(&self) {
         let sql = "SELECT run FROM doomed WHERE host = $1";
@@ -379,7 +379,6 @@ fn page(filter: &Filter, host: &str, after: Option<&str>, limit: usize) -> (Stri
     (sql, values)
 }
 
-/// Stores the current state of a run.
 pub(super) fn put(db: &mut dyn Connection, run: &StoredRun) -> Result<(), StoreError> {
     let sql = "INSERT INTO run (id, host, rig, state, outcome, owner, request_id, ended_ns, body) \
                VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (id) DO UPDATE SET \

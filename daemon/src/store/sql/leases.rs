@@ -55,7 +55,7 @@ impl LeaseStore for SqlStore {
             let Ok(lease) = seal::open_document::<StoredLease>(&id, &body) else {
                 return Ok(());
             };
-            // If any host may take the lease, the lease returns to the shared queue.
+            // A lease that any host may take returns to the shared queue.
             let for_any = lease.posted && lease.run.is_none();
             let waits = StoredLease {
                 state: LeaseState::Pending,
@@ -98,7 +98,8 @@ impl LeaseStore for SqlStore {
 }
 
 impl SqlStore {
-    /// Returns the lease with its host set: this host, unless the lease waits for the first host with a free rig.
+    /// Returns the lease with its host set to this host, unless the lease waits for the first host with a free
+    /// rig.
     fn held_here(&self, lease: &StoredLease) -> StoredLease {
         let mut lease = lease.clone();
         let has_a_rig = lease.state == LeaseState::Active || !lease.rig.is_empty();
@@ -143,7 +144,7 @@ pub(super) fn put(db: &mut dyn Connection, lease: &StoredLease) -> Result<u64, S
         }
         let held = db.first("SELECT token FROM lease WHERE id = $1 AND state = 2", &own[..1])?;
         lease.token = match held.and_then(|mut row| row.number()) {
-            // A renewal keeps its token. A different token means that the lease waited in between.
+            // A renewal keeps its token. A different token means that the lease has waited again since that grant.
             Some(token) if token == lease.token => token,
             _ => {
                 let sql = "UPDATE counter SET value = CASE WHEN value < $1 THEN $1 ELSE value + 1 END \

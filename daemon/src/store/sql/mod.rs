@@ -45,9 +45,9 @@ pub struct SqlStore {
     unwritten: Mutex<HashMap<RunId, StoredRun>>,
     /// The name of this host in the shared database; empty when the database is not shared.
     host: String,
-    /// The serial numbers within a millisecond that this host may assign.
+    /// The serial numbers that this host may assign to the ids of one millisecond.
     serials: RangeInclusive<u16>,
-    /// Operations to write once the database is back.
+    /// Stores operations until the database is back; `None` if the database is a local file.
     spool: Option<Arc<Spool>>,
 }
 
@@ -71,7 +71,8 @@ impl SqlStore {
         self.writer.write(outlives, work)
     }
 
-    /// Writes `op`, an irrevocable fact. While the database is away, writes `op` to the spool instead.
+    /// Writes `op`, which records a fact that can no longer be undone. While the database is away, writes `op` to
+    /// the spool.
     fn note(&self, op: Op) -> Result<(), StoreError> {
         let op = Arc::new(op);
         let written = self.written(op.outlives(), {

@@ -34,13 +34,14 @@ const ANEW: &str = "create another, empty database, name it in the configuration
 const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
 /// The time limit of connecting.
 const CONNECTS_WITHIN: Duration = Duration::from_secs(3);
-/// The longest duration of an accurate reading of the database's clock, in nanoseconds.
+/// The longest time that an accurate reading of the database's clock may take, in nanoseconds.
 const TOLD_WITHIN_NS: u64 = 20_000_000;
-/// The pause after a failed attempt to connect.
+/// The pause after a failed attempt to connect. Calls during the pause fail with the error of that attempt.
 const TRIED_AGAIN_AFTER: Duration = Duration::from_millis(500);
 /// A host counts as away after this time without a heartbeat, in nanoseconds: 5 missed heartbeats.
 pub(super) const SILENT_NS: u64 = 10_000_000_000;
-/// The most hosts that can share a database. Each has its own serial numbers within a millisecond.
+/// The most hosts that can share a database. Each host has its own 256 serial numbers for the ids of one
+/// millisecond.
 const HOSTS: u64 = 256;
 
 /// The address of a database and its connection parameters.
@@ -48,7 +49,7 @@ const HOSTS: u64 = 256;
 pub struct Address {
     config: Config,
     tls: Option<Arc<ClientConfig>>,
-    /// A description of the address without secrets.
+    /// The description of the address in errors, without secrets.
     place: String,
 }
 
@@ -141,7 +142,8 @@ impl Address {
         let code = of.code();
         let kind = match code {
             code if code.code().starts_with("57P") || code.code().starts_with("08") => return self.away(&of),
-            // The server refuses connections. The database counts as away until its administrator has acted.
+            // The server refuses the connection. Its administrator must act, so the database counts as away until
+            // then.
             code if code.code().starts_with("28") || *code == SqlState::TOO_MANY_CONNECTIONS => return self.away(&of),
             code if *code == SqlState::DISK_FULL => std::io::ErrorKind::StorageFull,
             code if *code == SqlState::T_R_DEADLOCK_DETECTED => std::io::ErrorKind::Deadlock,
@@ -198,7 +200,7 @@ pub(super) struct Link {
     statements: HashMap<String, Statement>,
     /// The time and the error of the last failed attempt to connect.
     failed: Option<(Instant, String)>,
-    /// Whether a transaction is open. A new connection cannot continue the transaction.
+    /// Whether a transaction is open. A transaction cannot continue on a new connection.
     within: bool,
 }
 
@@ -237,7 +239,7 @@ impl Link {
                 Some(tls) => {
                     let tls = MakeRustlsConnect::new((**tls).clone());
                     let (client, connection) = config.connect(tls).await?;
-                    // The task ends with the client, which reports the errors of the connection.
+                    // The task ends with the client, and calls of the client return the connection's errors.
                     tokio::spawn(connection);
                     client
                 }
@@ -299,7 +301,7 @@ impl Link {
     }
 }
 
-/// Limits the duration of `work`. The function is async so that the timer is created inside the runtime.
+/// Limits the duration of `work`. Async, because the timer must be created inside the runtime.
 async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Result<T, tokio::time::error::Elapsed> {
     tokio::time::timeout(limit, work).await
 }
@@ -364,7 +366,7 @@ fn row(of: &tokio_postgres::Row) -> Row {
             Type::INT4 => of.get::<_, Option<i32>>(at).map(Value::from),
             Type::BYTEA => of.get::<_, Option<Vec<u8>>>(at).map(Value::Bytes),
             Type::TEXT => of.get::<_, Option<String>>(at).map(Value::Text),
-            // The result of a function that returns void.
+            // `void`, the result type of `pg_advisory_xact_lock`.
             _ => None,
         };
         value.unwrap_or(Value::Null)
@@ -454,8 +456,9 @@ pub(super) fn read_clock(database: &dyn Database, db: &mut dyn Connection) -> Re
     let sql = "SELECT (EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::bigint";
     let now_us = db.first(sql, &[])?.and_then(|mut row| row.number()).unwrap_or(0);
     let took = boot_ns() - before;
-    // The database read its clock between these two times. A slow reading is inaccurate, so keep an earlier reading.
-    // Before the first reading, `now_ns` returns the time since this host's boot; then accept any reading.
+    // The database read its clock between `before` and now. A slow reading is inaccurate, so keep an earlier
+    // reading. Without an earlier reading, accept any: `now_ns` then returns the time since this host's boot,
+    // which is far too small.
     if took < TOLD_WITHIN_NS || database.now_ns() < now_us * 500 {
         database.set_clock(now_us * 1000, before + took / 2);
     }

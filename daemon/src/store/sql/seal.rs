@@ -1,8 +1,7 @@
-//! Checksums of rows: a row holds a sum of its content, so that every reader detects a changed bit on the disk. SQLite
-//! has no checksums of its own.
+//! Checksums of rows. Each row holds a sum of its content, so that every reader detects a changed bit on the disk.
+//! SQLite has no checksums of its own.
 //!
-//! The sum is part of the row's body: a member of the JSON document, or a field of the protobuf message. Every row has
-//! a sum.
+//! The sum is part of the row's body: a member of the JSON document, or a field of the protobuf message.
 
 use prost::Message;
 use serde::Serialize;
@@ -59,14 +58,15 @@ pub(super) fn open_message<M: Message + Default>(id: &str, cursor: u64, body: &[
     M::decode(bytes).map_err(|error| error.to_string())
 }
 
-/// Splits a document into its text, without the closing brace, and the sum that it holds.
+/// Splits a document into its text without the closing brace, and its sum.
 fn split(body: &str) -> Option<(&str, &str)> {
     let open = body.strip_suffix(CLOSED)?;
     let (head, sum) = open.split_at_checked(open.len().checked_sub(DIGITS)?)?;
     Some((head.strip_suffix(MEMBER)?, sum))
 }
 
-/// Computes the sum of a row's content and its keys, so that content copied from another row is detected.
+/// Computes the sum of a row's content and keys. The keys are included, so that content copied from another row is
+/// detected.
 fn sum(id: &str, cursor: u64, bytes: &[u8]) -> u64 {
     let mut digest = Sha256::new();
     digest.update(id);

@@ -1,8 +1,8 @@
 //! The spool: a file beside the daemon's journals with the events that happened while the database was away.
 //!
-//! Only irrevocable facts enter the spool: events of running runs, and the ends of runs and leases. Each entry can be
-//! written twice without harm. After a broken connection, it is unknown whether the last transaction was committed, so
-//! the entry is written again.
+//! Only facts that can no longer be undone enter the spool: events of running runs, and the ends of runs and
+//! leases. After a broken connection, it is unknown whether the last transaction was committed. The daemon then
+//! writes its entries again, which changes nothing if they were committed.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,7 +38,7 @@ impl Op {
         Self::Events(id.clone(), events.iter().map(RunEvent::encode_to_vec).collect())
     }
 
-    /// Returns the durability of the entry: the end of a run is synced before the daemon reports it.
+    /// Returns the durability of the entry. The end of a run is synced before the daemon reports it.
     pub(super) fn outlives(&self) -> Outlives {
         match self {
             Self::Ended(..) => Outlives::PowerLoss,
@@ -138,8 +138,8 @@ impl Spool {
             match give(&ops, to) {
                 Ok(()) => {}
                 Err(error) if is_for_now(&error) => return Err(error),
-                // A single entry may be the cause. Write the entries one by one, so that this entry doesn't block the
-                // other entries forever.
+                // One entry may cause the error. Write the entries one by one, so that this entry doesn't block
+                // the others forever.
                 Err(_) => ops.iter().try_for_each(|op| self.give_one(op, to))?,
             }
             let last = ops.last().map(|(number, _)| *number);

@@ -27,7 +27,8 @@ const REMEDY: &str = "stop the daemon and put a backup of it in its place, or mo
 const ANEW: &str = "stop the daemon, move the database away with the files whose names begin with its name, and start \
                     again";
 
-/// How long a reader waits for a lock. A writer in WAL mode holds its locks only briefly.
+/// How long a connection waits for a lock of another connection. A writer in WAL mode holds its locks only
+/// briefly.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl SqlStore {
@@ -147,7 +148,7 @@ impl Database for File {
 pub(super) struct Sqlite {
     connection: rusqlite::Connection,
     path: PathBuf,
-    /// The durability that the connection is set to.
+    /// The durability of the connection's current setting.
     outlives: Outlives,
 }
 
@@ -194,8 +195,8 @@ impl Connection for Sqlite {
     }
 }
 
-/// Checks the files before SQLite opens them. SQLite takes an empty file for a new database, and silently ignores an
-/// unusable log.
+/// Checks the files before SQLite opens them: SQLite takes an empty file for a new database, and silently ignores
+/// an unusable log.
 fn look_before(path: &Path, runs: &Path) -> Result<(), StoreError> {
     let io = |source| StoreError::Io {
         path: path.to_path_buf(),
@@ -223,7 +224,7 @@ fn look_before(path: &Path, runs: &Path) -> Result<(), StoreError> {
                 what,
             });
         }
-        // A daemon that was killed right after it created the file leaves an empty file and no runs.
+        // A daemon that was killed right after it had created the file leaves an empty file and no runs.
         Some(0) => {
             let runs = left();
             if runs > 0 {

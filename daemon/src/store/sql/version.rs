@@ -5,9 +5,9 @@ use std::path::Path;
 
 use crate::store::StoreError;
 
-/// The version of the tables that this program creates and works with. Builds before release 0.1.0 made versions 1 to
-/// 3, and no code converts them. A release that changes the tables increases the version, and converts the tables of
-/// earlier releases.
+/// The version of the tables that this program creates and works with. Versions 1 to 3 are from builds before
+/// release 0.1.0, and are not converted. A release that changes the tables increases the version, and converts the
+/// tables of earlier releases.
 pub(super) const VERSION: u64 = 4;
 
 /// Refuses tables of another version. `anew` is the instruction for starting with an empty database.

@@ -1,10 +1,10 @@
 //! Checks SQLite's write-ahead log before SQLite opens it.
 //!
-//! SQLite uses the frames of the log up to the first invalid frame, and silently ignores the rest. So a single changed
-//! bit would silently lose all later transactions. Either of two signs reveals the loss. The first sign is a valid
-//! commit frame after an invalid frame. The second sign is the number of frames in the index of the log (`-shm`), which
-//! a killed daemon leaves. A process that is killed during a write also leaves frames after the last transaction, but
-//! no commit frame among them.
+//! SQLite uses the frames of the log up to the first invalid frame, and silently ignores the rest. A single
+//! changed bit would therefore silently lose all later transactions. Two signs reveal such a loss. The first is a
+//! valid commit frame after an invalid frame. A process that is killed during a write also leaves frames after the
+//! last transaction, but no commit frame among them. The second sign is the number of frames in the index of the
+//! log (`-shm`), which a killed daemon leaves.
 
 use std::fs;
 use std::io;
@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 
 const HEADER: usize = 32;
 const FRAME_HEADER: usize = 24;
-/// The number of bytes of an index header that its checksum covers; `INDEX_HEAD` is the size of the header in bytes.
-/// The index starts with two equal headers.
+/// The number of bytes of an index header that its checksum covers. The index starts with two equal headers of
+/// `INDEX_HEAD` bytes.
 const INDEX_SUMMED: usize = 40;
 const INDEX_HEAD: usize = 48;
-/// The page size in bytes when the log's header is not readable.
+/// The assumed page size in bytes when the log's header is not readable.
 const PAGE: usize = 4096;
 
 /// The result of the check of a log.
@@ -68,7 +68,7 @@ fn looked(log: &[u8], index: &[u8]) -> Looked {
     let by_frames = behind.map_or(0, |at| at + 1 - whole);
     let by_index = of_index(index).map_or(0, |index| {
         let is_of_this = salt.is_none_or(|salt| salt == index.salt);
-        // Frames that are already copied into the database are no loss.
+        // Frames that were already copied into the database are no loss.
         let seen = index.in_database.max(if is_of_this { whole } else { 0 });
         index.frames.saturating_sub(seen)
     });
@@ -110,8 +110,8 @@ struct Index<'i> {
     salt: &'i [u8],
 }
 
-/// Parses the index; `None` if it is not valid. SQLite rebuilds the index when a process opens the database, so the
-/// index only shows the state before that.
+/// Parses the index; `None` if the index is not valid. The index must be read before a process opens the database,
+/// because SQLite then rebuilds it.
 fn of_index(index: &[u8]) -> Option<Index<'_>> {
     let head = index.get(..INDEX_HEAD)?;
     let big = cfg!(target_endian = "big");

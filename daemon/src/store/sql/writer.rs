@@ -12,7 +12,7 @@ use crate::store::StoreError;
 /// The most writes in one transaction.
 const BATCH: usize = 256;
 
-/// A write. If the common transaction fails, the write is repeated in its own transaction.
+/// A write. If a transaction of several writes fails, each write is repeated in its own transaction.
 trait Work: Send {
     fn outlives(&self) -> Outlives;
     fn work(&mut self, db: &mut dyn Connection) -> Result<(), StoreError>;
@@ -39,12 +39,12 @@ impl<T: Send, F: FnMut(&mut dyn Connection) -> Result<T, StoreError> + Send> Wor
     fn answer(self: Box<Self>, result: Result<(), StoreError>) {
         let Self { value, answer, .. } = *self;
         let result = result.and_then(|()| value.ok_or_else(gone));
-        // The caller may no longer wait.
+        // Ignore an error: the caller may no longer wait.
         let _ = answer.send(result);
     }
 }
 
-/// The channel to the writer thread. Dropping the channel lets the thread complete its writes and end.
+/// The channel to the writer thread. Dropping the value waits until the thread has done its writes.
 pub(super) struct Writer {
     works: Option<mpsc::Sender<Box<dyn Work>>>,
     thread: Option<JoinHandle<()>>,
@@ -57,7 +57,8 @@ impl fmt::Debug for Writer {
 }
 
 impl Writer {
-    /// Starts the thread, which writes through this connection. The thread writes the entries of the spool first.
+    /// Starts the thread, which writes through this connection. Before each transaction, the thread writes the
+    /// entries of the spool.
     pub(super) fn start(mut connection: Box<dyn Connection>, spool: Option<Arc<Spool>>) -> std::io::Result<Self> {
         let (works, waiting) = mpsc::channel::<Box<dyn Work>>();
         let thread = thread::Builder::new().name("store".into()).spawn(move || {
@@ -67,7 +68,7 @@ impl Writer {
                 let db = connection.as_mut();
                 match spool.as_ref().map_or(Ok(()), |spool| spool.give_in(db)) {
                     Ok(()) => all(db, works),
-                    // Older entries must be written first: until the spooled end of a lease is written, the lease still
+                    // Write older entries first. Until the spooled end of a lease is written, the lease still
                     // holds its rig in the database.
                     Err(error) => refuse(works, &error),
                 }
@@ -79,8 +80,8 @@ impl Writer {
         })
     }
 
-    /// Runs `work` in a transaction, and returns its value after the commit. `work` may run several times; the last
-    /// value counts.
+    /// Runs `work` in a transaction, and returns its value after the commit. If `work` runs several times, returns
+    /// the last value.
     pub(super) fn write<T: Send + 'static>(
         &self,
         outlives: Outlives,
@@ -103,7 +104,7 @@ impl Drop for Writer {
     fn drop(&mut self) {
         self.works = None;
         if let Some(thread) = self.thread.take() {
-            // The thread has already reported its own panic.
+            // Ignore an error: the thread has already reported its own panic.
             let _ = thread.join();
         }
     }
@@ -131,8 +132,8 @@ fn all(db: &mut dyn Connection, mut works: Vec<Box<dyn Work>>) {
     }
 }
 
-/// Fails all writes with [`StoreError::Away`] after any error of the spool. The callers then add irrevocable facts to
-/// the spool.
+/// Fails all writes with [`StoreError::Away`] after any error of the spool, so that callers add facts that can no
+/// longer be undone to the spool.
 fn refuse(works: Vec<Box<dyn Work>>, error: &StoreError) {
     tracing::debug!(%error, "the entries of the spool stay there");
     for work in works {

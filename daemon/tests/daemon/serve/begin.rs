@@ -42,7 +42,7 @@ async fn refuses_damaged_or_foreign_database() {
             assert!(said.contains(words), "{words} in {said}");
         }
     };
-    // When its last connection closes, SQLite moves all data from the log into the database file.
+    // Closing the last connection makes SQLite move all data from the log into the database file.
     let version = |version: u32| {
         let opened = rusqlite::Connection::open(&database).unwrap();
         let found = opened.pragma_query_value(None, "user_version", |row| row.get::<_, u32>(0));
@@ -235,8 +235,8 @@ async fn idle_connections_lock_out_no_client() {
     // The daemon sends its HTTP/2 settings on each connection, and closes the connections above the limit.
     let ended = tokio::task::spawn_blocking(move || idle[0].read_to_end(&mut Vec::new()));
     within(ended).await.unwrap().unwrap();
-    // The daemon has also closed the connection of the first client, which has been silent even longer. A call fails if
-    // the client sends the call before it notices the close; then the client reconnects.
+    // The daemon has also closed the connection of the first client, which has been silent even longer. A call
+    // that the client sends before it notices the close fails; then the client reconnects.
     let name = || GetRigRequest {
         name: "rigs/virtual".into(),
     };
@@ -292,8 +292,8 @@ async fn old_connection_ends_but_its_watch_goes_on() {
     let idle = UnixStream::connect(bench.path("socket")).unwrap();
     let goodbyes = tokio::task::spawn_blocking(move || answers_until_the_end(idle));
     assert!(within(goodbyes).await.unwrap() > 0, "it was cut off");
-    // The watcher's connection is as old, but its stream goes on. The first call on this connection fails unsent; the
-    // next call uses another connection.
+    // The watcher's connection is as old, but its stream goes on. The first call on this connection fails before
+    // it is sent; the next call uses another connection.
     let unsent = [Code::Cancelled, Code::Unknown, Code::Unavailable];
     let mut drained = None;
     for _ in 0..3 {

@@ -128,8 +128,8 @@ proptest! {
                 all(watch(&runs, name).await).await;
             }
         });
-        // Tokens grow with each grant, so they show the order. The first run was already running, and ended with the
-        // daemon.
+        // Tokens grow with each grant, so they show the order. The first run is left out: it was already running,
+        // and ended with the daemon.
         let mut leases = store.leases(true, usize::MAX).unwrap();
         leases.retain(|lease| lease.run.as_ref().is_some_and(|run| format!("runs/{run}") != asked[0]));
         leases.sort_by_key(|lease| lease.token);
@@ -166,8 +166,8 @@ fn held(store: &SqlStore, clock: &Set, boot: Option<BootTimes>) -> LeaseId {
     id
 }
 
-/// Steps the wall clock by `away` seconds before the next daemon starts. Returns the seconds until the lease expires at
-/// that daemon; `None` if the lease has ended.
+/// Steps the wall clock by `away` seconds before the next daemon starts. Returns the seconds until the lease
+/// expires there; `None` if the lease has ended.
 fn left_after(away: i64, boot: Option<BootTimes>) -> Option<u64> {
     let (directory, clock): (TempDir, _) = (tempfile::tempdir().unwrap(), Set::new());
     let store = clock.store(directory.path());
@@ -190,7 +190,7 @@ proptest! {
         let boot = BootTimes { of, granted_ns: boot_ns() - S, until_ns: boot_ns() + HOUR };
         let left = left_after(away, Some(boot.clone()));
         prop_assert!(left.is_some_and(|left| left <= 3600), "{left:?}");
-        // After another boot, only the wall clock is left. The lease still lasts no longer than the longest lease.
+        // After another boot, only the wall clock is left. The lease still lasts at most `LONGEST_LEASE`.
         let left = left_after(away, Some(BootTimes { of: "another".into(), ..boot }));
         match away {
             3600.. => prop_assert_eq!(left.unwrap_or(0), 0),

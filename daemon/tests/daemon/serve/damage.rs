@@ -1,5 +1,5 @@
-//! Damage anywhere in the files of the store. The daemon refuses to start, or its check finds the damage, or all data
-//! reads back unchanged. No data is lost or altered silently.
+//! Damage anywhere in the files of the store. Either the daemon refuses to start, or its check finds the damage,
+//! or all data reads back unchanged. No data is lost or altered silently.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -214,7 +214,7 @@ fn left() -> &'static Left {
     })
 }
 
-/// Returns whether the store has kept a copy of the damaged database. The store's log then reports the loss.
+/// Returns whether the store has kept a copy of the damaged database. The store then also logs the loss.
 fn is_kept_aside(directory: &Path) -> bool {
     let names = fs::read_dir(directory).unwrap().flatten();
     names
@@ -232,7 +232,7 @@ fn survives(which: usize, damage: Damage) -> Option<Told> {
         }
         fs::write(directory.path().join(name), bytes).unwrap();
     }
-    // Only if files of a run exist is an empty database reported as damaged.
+    // An empty database is reported as damaged only if files of a run exist, so create some.
     fs::create_dir_all(directory.path().join("runs/a/000000000001-0000/record")).unwrap();
     let store = match SqlStore::sqlite(&StateDirectory::at(directory.path())) {
         Ok(store) => store,
@@ -266,7 +266,7 @@ proptest! {
 
 #[test]
 fn reports_an_emptied_file() {
-    // The index is not tested, because its loss is harmless: SQLite rebuilds it.
+    // Leave out the index, whose loss is harmless: SQLite rebuilds it.
     for (which, name) in FILES.iter().enumerate().take(2) {
         assert_eq!(survives(which, Damage::Cut { at: 0 }), None, "{name}");
     }

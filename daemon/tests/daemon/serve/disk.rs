@@ -1,5 +1,5 @@
-//! The disk of the state directory is full or read-only. The daemon reports that, loses no run that it accepted, and
-//! leaves the device as it was found.
+//! The disk of the state directory is full or read-only. The daemon reports this, loses no run that it accepted,
+//! and leaves the device as it was found.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -78,8 +78,8 @@ async fn full_disk_loses_no_accepted_run() {
     let mut taken = vec![first.name];
 
     let filler = disk.fill();
-    // The database accepts runs while its file has space left. Such a run must still end, with a reason if it is not
-    // PASS.
+    // While its file has space left, the database accepts runs. Each accepted run must still end, with a reason if
+    // it is not PASS.
     let refused = loop {
         match within(clients.runs.create_run(request("model", &[SETS]))).await {
             Ok(run) => taken.push(run.into_inner().run.unwrap().name),

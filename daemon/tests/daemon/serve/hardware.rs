@@ -250,7 +250,7 @@ async fn files_are_private_under_any_umask() {
     let left = bench.path("state/captures/of-a-killed-one");
     fs::create_dir_all(&left).unwrap();
     let serve = bench.command();
-    // Set the umask in a shell, because the umask of this process would apply to all its tests.
+    // Set the umask in a shell: the umask of this process would apply to all its tests.
     let mut without = Command::new("sh");
     without.args(["-c", "umask 0; exec \"$0\" \"$@\""]);
     let _daemon = Daemon::start(without.arg(serve.get_program()).args(serve.get_args()));

@@ -26,8 +26,8 @@ use verbatim_wire::{AttributeId, MKey, Mad, Method, PortInfo};
 
 /// The time limit of each step of these tests, even on a busy host.
 pub(crate) const LIMIT: Duration = Duration::from_secs(100);
-/// This test locks the device, lets a wrong key fail, then waits. During the wait the device is changed, and the
-/// journal lists the change.
+/// This test locks the device, lets a request with a wrong key fail, then waits. During the wait the device is
+/// changed, and the journal lists the change.
 pub(crate) const LONG_TEST: &str = "c14-017-lease-zero";
 /// The step at which the test waits.
 pub(crate) const WAITS_AT: &str = "wrong key";
@@ -101,14 +101,14 @@ impl Bench {
         }
     }
 
-    /// Returns the M_Key and the protect bits of a device that responds without a key. A lost datagram must not look
-    /// like a lock, so an unanswered Get is repeated.
+    /// Returns the M_Key and the protect bits of a device that responds without a key. Repeats an unanswered Get,
+    /// so that a lost datagram does not look like a lock.
     pub(crate) fn key_of_device(&self) -> Option<(MKey, u8)> {
         (0..3).find_map(|_| self.key_within(LIMIT / 3))
     }
 
-    /// Returns whether the device ignores a Get without a key. A device that needs more than two seconds counts as
-    /// locked.
+    /// Returns whether the device ignores a Get without a key. A device that does not respond within two seconds
+    /// counts as locked.
     pub(crate) fn is_locked(&self) -> bool {
         self.key_within(Duration::from_secs(2)).is_none()
     }
@@ -124,7 +124,7 @@ impl Bench {
         let until = sent.latest.after(limit);
         loop {
             match rig.wait(until) {
-                // A trap, or a response to another request.
+                // Skip a trap, or a response to another request.
                 Arrival::Mad(_, _, mad)
                     if mad.method() != Method::GET_RESP || mad.transaction_id() != get.transaction_id() => {}
                 Arrival::Mad(_, _, mad) => {
@@ -195,7 +195,8 @@ impl Daemon {
         daemon
     }
 
-    /// Waits for a line with these words in the log, and returns the line. Also finds lines that were read before.
+    /// Waits for a line with these words in the log, and returns the line. Also finds lines that an earlier call
+    /// read.
     pub(crate) fn says(&mut self, words: &str) -> String {
         if let Some(line) = self.said.iter().find(|line| line.contains(words)) {
             return line.clone();

@@ -163,7 +163,7 @@ async fn renewal_reaches_the_worker() {
     let clock = reserve(&mut clients, "virtual", 7).await;
     let renewed = renew(&mut clients, &held.name, 3600).await;
     assert!(renewed.expire_time.unwrap().seconds > soon.expire_time.unwrap().seconds + 3000);
-    // The lease on the virtual rig lasts a second longer than the first renewal.
+    // The virtual rig's lease expires a second after the time to which the other lease was first renewed.
     becomes(&mut clients, &clock.name, LeaseState::Ended).await;
     let goes_on = clients.get(&run.name).await;
     assert_eq!(goes_on.state(), RunState::Running, "{}", goes_on.reason);

@@ -49,7 +49,7 @@ async fn serves_metrics_and_nothing_else() {
         .create(request("broken", &["c14-016-get-protect-2", "c14-024-node-info"]))
         .await;
     assert_eq!(clients.ended(&run.name).await.outcome(), Outcome::Fail);
-    // The end of a run is counted slightly after its watchers see the end.
+    // The daemon counts the end of a run slightly after the watchers see the end.
     let counted = |page: &String| page.contains("\nverbatim_runs_ended_total{outcome=\"fail\"} 1\n");
     let mut pages = (0..1000).map(|_| ask(&address, "GET /metrics"));
     let after = pages.find(counted).unwrap_or_else(|| ask(&address, "GET /metrics"));

@@ -62,7 +62,7 @@ async fn exports_spans_of_runs_and_tests() {
         "{log}"
     );
 
-    // The daemon has sent all its spans before it ended.
+    // The daemon sent all its spans before it ended.
     let mut spans: Vec<Span> = Vec::new();
     while let Ok(request) = got.try_recv() {
         for of_process in request.resource_spans {
@@ -101,7 +101,7 @@ async fn exports_spans_of_runs_and_tests() {
 #[tokio::test(flavor = "multi_thread")]
 async fn runs_work_without_the_collector() {
     let bench = Bench::new();
-    // No process listens on this port, which only root may use.
+    // No process listens on port 1, which only root may use.
     let mut daemon = Daemon::start(bench.command().env("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1"));
     let mut clients = bench.clients().await;
     let run = clients.create(request("virtual", &["c14-024-node-info"])).await;

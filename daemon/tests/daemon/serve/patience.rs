@@ -78,7 +78,7 @@ async fn unreachable_device_has_cause_rig() {
     let ended = clients.ended(&run.name).await;
     assert_eq!(ended.outcome(), Outcome::Pass, "{}", ended.reason);
     bench.end_model();
-    // The first run may still start, because the last check found the device.
+    // The first run may still start, because the last check found the device reachable.
     let first = clients.create(at_once("model")).await;
     assert_eq!(clients.ended(&first.name).await.outcome(), Outcome::Error);
     while clients.rig("rigs/model").await.state() != RigState::Unreachable {
@@ -91,7 +91,7 @@ async fn unreachable_device_has_cause_rig() {
     assert!(ended.reason.contains("cannot be reached"), "{}", ended.reason);
 }
 
-// The runtime has several threads, because the client's connection must end while this thread waits for the log.
+// Several threads, because the client's connection must end while this thread waits for the log.
 #[tokio::test(flavor = "multi_thread")]
 async fn run_leaves_queue_after_its_client() {
     let bench = Bench::new();

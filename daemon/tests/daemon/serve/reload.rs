@@ -126,7 +126,7 @@ async fn used_device_is_not_exchanged() {
         "{rig:?}"
     );
     assert_eq!(reload(&mut clients).await.unwrap().leaving, names(&["model"]), "again");
-    // The device is back. The daemon restores the device with the old description of the rig. Then the rig can be
+    // The device is back. The daemon restores it with the old description of the rig. After that, the rig can be
     // removed.
     bench.start_model();
     loop {

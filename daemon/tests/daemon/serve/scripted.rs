@@ -28,8 +28,8 @@ use verbatim_run::{Event, RunId};
 
 use super::harness::{request, within};
 
-/// An executor that sends `count` steps and then ends the run as failed. If `waits` is true, the executor first waits
-/// for `go_on` or for a cancel.
+/// An executor whose runs send `count` steps and then fail. If `waits` is true, a run first waits for `go_on` or
+/// for a cancel.
 #[derive(Debug, Default)]
 pub(crate) struct Steps {
     pub(crate) count: usize,
@@ -278,7 +278,7 @@ impl HistoryStore for FullDisk {
         self.write(|| self.store.create(run))
     }
     fn update(&self, run: &StoredRun) -> Result<(), StoreError> {
-        // A store returns the new state of a run even if the write failed.
+        // Like a real store, keep the new state of a run even if the write fails.
         let updated = self.store.update(run);
         self.write(|| updated)
     }

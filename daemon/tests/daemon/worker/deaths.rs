@@ -1,5 +1,5 @@
-//! Workers that die during a run: the current test becomes an ERROR, and a new worker continues with the rest. Also
-//! runs that give way: the run stops between two tests, and continues later.
+//! Workers that die during a run: the current test becomes an ERROR, and a new worker continues with the next
+//! test. Also runs that give way: the run stops between two tests, and continues later.
 
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ use super::{ends, verdicts};
 const PASSED: (Outcome, Cause) = (Outcome::Pass, Cause::Unspecified);
 const LOST: (Outcome, Cause) = (Outcome::Error, Cause::Tester);
 
-/// Waits for the end of a run that lost workers, and checks the run. Each test began once and has a verdict. Judging
-/// the record again gives the same verdicts, and the device is as it was found.
+/// Waits for the end of a run that lost workers, and checks the run. Each test must have begun once and have a
+/// verdict. Judging the record again must give the same verdicts, and the device must be as it was found.
 async fn goes_on(place: &Place, running: Running) -> Vec<Verdict> {
     let (end, events) = running.end().await;
     let WorkerEnd::Finished(info) = end else {
@@ -94,7 +94,7 @@ async fn stopped_worker_costs_one_test() {
 #[tokio::test]
 async fn several_workers_of_a_run_may_die() {
     let place = Place::new();
-    // This test takes long, because it tries 65,532 values.
+    // This test takes long enough to kill its worker, because it tries 65,532 values.
     let second = "c14-024-vl-arbitration-ca";
     let mut running = Running::start(
         &place,

@@ -21,8 +21,8 @@ use verbatim_wire::{AttributeId, MKey, Mad, Method, PortInfo};
 
 /// The time limit of each step of these tests, even on a busy host.
 pub(crate) const LIMIT: Duration = Duration::from_secs(100);
-/// This test locks the device, lets a wrong key fail, then waits. During the wait the device is changed, and the
-/// journal lists the change.
+/// This test locks the device, lets a request with a wrong key fail, then waits. During the wait the device is
+/// changed, and the journal lists the change.
 pub(crate) const LONG_TEST: &str = "c14-017-lease-zero";
 /// The step at which the test waits.
 pub(crate) const WAITS_AT: &str = "wrong key";
@@ -110,8 +110,8 @@ impl Place {
         }
     }
 
-    /// Returns a job with these tests, which run in the order of the catalogue. The seed gives a device that accepts a
-    /// Set without a LID.
+    /// Returns a job with these tests, which run in the order of the catalogue. On a virtual rig, this seed draws
+    /// a device that accepts a Set without a LID.
     pub(crate) fn job(&self, tests: &[&str]) -> Job {
         Job {
             run: RunId::new(0, 1),
@@ -130,8 +130,8 @@ impl Place {
         }
     }
 
-    /// Returns whether the device has M_Key 0 and no protect bits. A protected device ignores a Get without a key, or
-    /// shows other protect bits.
+    /// Returns whether the device has M_Key 0 and no protect bits. A protected device either ignores a Get without
+    /// a key or shows other protect bits.
     pub(crate) fn is_as_found(&self) -> bool {
         let Session::Real(mut rig) = verbatim_rig::open(&self.rig, Arc::default()).unwrap().session else {
             panic!("not a real rig");
@@ -141,7 +141,7 @@ impl Place {
         let until = sent.latest.after(Duration::from_secs(2));
         loop {
             match rig.wait(until) {
-                // A trap, or a response to another request.
+                // Skip a trap, or a response to another request.
                 Arrival::Mad(_, _, mad)
                     if mad.method() != Method::GET_RESP || mad.transaction_id() != get.transaction_id() => {}
                 Arrival::Mad(_, _, mad) => {

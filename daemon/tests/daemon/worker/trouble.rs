@@ -62,8 +62,8 @@ async fn lost_device_is_left_changed() {
     assert_eq!((cause, not_restored), (Cause::Rig, true), "{reason}");
 }
 
-/// Starts a worker whose main thread hangs in a system call forever once its tests have ended. At that point the worker
-/// writes the head of its report to a pipe without a reader.
+/// Starts a worker whose main thread hangs in a system call after its tests have ended. The call opens a pipe
+/// without a reader, to which the worker would write the head of its report.
 async fn will_hang(place: &Place, supervision: Supervision) -> Running {
     let mut running = Running::start(place, supervision, place.job(&[LONG_TEST]));
     running.reaches(WAITS_AT).await;
@@ -132,7 +132,7 @@ async fn worker_ignores_changed_rig_file() {
 
 #[tokio::test]
 async fn library_output_is_reported_by_line() {
-    // The dynamic linker writes its output like any other library. The rig's device does not exist on this machine.
+    // The dynamic linker writes its output like any other library. The rig's device need not exist.
     let place = Place::of(
         "kind = \"umad\"\ndevice = \"none\"\nport = 1\nroute = \"0,1\"\n[rig.env]\nLD_DEBUG = \"libs\"\nLD_PRELOAD = \"/absent.so\"\n",
     );

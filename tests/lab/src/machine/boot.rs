@@ -1,4 +1,4 @@
-//! One attempt to boot.
+//! One attempt to boot a machine.
 
 use std::{
     ffi::OsString,
@@ -29,8 +29,9 @@ use crate::process::Process;
 
 /// Number of bytes of a console log that an error quotes.
 const TAIL: u64 = 2000;
-/// Maximum number of ports on a virtio-serial device. QEMU sends the guest three control messages for each port. It
-/// queues at most 32 unread ones, and loses any more. A port with lost messages never connects.
+/// Maximum number of ports on a virtio-serial device. QEMU sends the guest three control messages for each port.
+/// QEMU queues at most 32 unread messages, and drops further messages. A port with a dropped message never
+/// connects.
 const PORTS_PER_BUS: usize = 10;
 
 /// The result of a boot.

@@ -22,7 +22,7 @@ const LEFT_OUT: [&str; 3] = ["/usr/share/locale/*", "/usr/share/man/*", "/usr/sh
 /// Shell code that removes unneeded files from the tree $1.
 const CLEAN: &str =
     r#"rm -rf "$1"/var/lib/apt/lists/* "$1"/var/cache/apt/* "$1"/usr/share/zoneinfo/* "$1"/usr/lib/udev/hwdb.bin"#;
-/// Version of the recipe. Increase the version when the same ingredients give a different result.
+/// Version of the recipe. Increase the version when the code makes a different archive from the same constants.
 const RECIPE: &str = "2";
 
 /// Returns the path of the userland's archive, and makes the archive if there is none. Making it takes a minute or two,

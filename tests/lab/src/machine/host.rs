@@ -78,7 +78,7 @@ pub(crate) fn failed(what: &str, command: &Command, output: &Output) -> MachineE
     }
 }
 
-/// Returns whether a file is an ELF file. Scripts have no libraries.
+/// Returns whether a file is an ELF file.
 pub(crate) fn is_elf(path: &Path) -> Result<bool, MachineError> {
     use std::io::Read as _;
     let mut start = Vec::new();

@@ -1,4 +1,5 @@
-//! The image of a machine. An image is made once for each kernel package, recipe and set of host programs, then stored.
+//! The image of a machine. The first caller makes the image for a kernel package, a recipe and a set of host
+//! programs, and stores the image for later callers.
 
 use std::{
     env, fs,
@@ -19,7 +20,8 @@ use crate::machine::{
 };
 use crate::workspace::root;
 
-/// Version of the recipe. Increase the version when the same ingredients give a different result.
+/// Version of the recipe. Increase the version when the code makes a different image from the same kernel and
+/// files.
 const RECIPE: &str = "1";
 /// Time for which unused images are stored. Another checkout may still use them.
 const KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
@@ -162,7 +164,8 @@ pub(crate) fn stamp(path: &Path) -> Result<String, MachineError> {
     ))
 }
 
-/// Returns a directory made from these ingredients. The directory is made completely or not at all.
+/// Returns the directory for these ingredients. If there is none, makes the directory with `make`, completely or
+/// not at all.
 pub(crate) fn once(
     store: &Path,
     kind: &str,

@@ -36,7 +36,7 @@ const MODULES: &[(&str, bool)] = &[
     ("rdma_ucm", true),
 ];
 
-/// Returns the ingredients of the kernel's directory besides the package, for its key.
+/// Returns the parts of the kernel directory's key besides the package.
 pub(crate) fn recipe<'a>() -> impl Iterator<Item = &'a str> {
     MODULES.iter().map(|(name, _)| *name)
 }
@@ -138,7 +138,7 @@ impl Package {
 
 /// Returns the text after the first `key` in apt-cache's output.
 fn apt_cache(arguments: &[&str], key: &str) -> Result<Option<String>, MachineError> {
-    // Ignore apt-cache's exit code: for an unknown package the key is missing as well.
+    // For an unknown package the output lacks the key, so ignore apt-cache's exit code.
     let output = Command::new("apt-cache")
         .args(arguments)
         .env("LC_ALL", "C")

@@ -159,7 +159,7 @@ pub(crate) fn is_mountable(path: &Path) -> bool {
     match parts.next() {
         None => false,
         Some("tmp") => parts.next().is_some(),
-        // Below these directories, scripts need only the share.
+        // Of these directories, the machine's scripts need only the share.
         Some("root" | "mnt") => parts.next().is_some_and(|part| part != "share"),
         Some(first) => path.is_absolute() && !OURS.contains(&first),
     }

@@ -103,7 +103,7 @@ fn merged(path: &Path) -> String {
     }
 }
 
-/// Returns the whole tree.
+/// Returns the tree of the root file system.
 pub(crate) fn tree(files: &[(String, PathBuf)], modules: &Path) -> Result<Tree, MachineError> {
     let mut tree = Tree::default();
     for place in ["bin", "sbin", "lib", "lib64"] {

@@ -166,8 +166,8 @@ impl Machine {
         }
     }
 
-    /// Ends the machine at once, like a power failure, and returns when it has ended. Open streams to the machine stay
-    /// open and report their end.
+    /// Ends the machine at once, like a power failure, and returns when it has ended. The caller's streams to the
+    /// machine then report an end of file.
     pub fn kill(&mut self) {
         self.booted.process.kill();
     }

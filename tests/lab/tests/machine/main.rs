@@ -32,7 +32,6 @@ fn image() -> Option<Image> {
     }
 }
 
-/// A machine with its share.
 struct Lab {
     machine: Machine,
     _share: Share,

@@ -37,7 +37,7 @@ impl Sim {
         Self::start_with(TWO_ADAPTERS)
     }
 
-    /// Same as [`Sim::start`], in another fabric.
+    /// Starts a simulator of this fabric, as [`Sim::start`] does.
     pub(crate) fn start_with(fabric: &str) -> Option<Self> {
         let lab = match IbsimLab::start_with(fabric) {
             Ok(lab) => lab,
@@ -68,7 +68,7 @@ impl Sim {
             Running::start(&mut self.verbatim(&format!("run --rig ibsim {LONG} {more} --json --record record")));
         let record = self.place.path(&format!("record/001-{LONG}.rec"));
         let deadline = Instant::now() + Duration::from_secs(240);
-        // The test writes legal parts first. Its sweep begins well below this size of the record, and adds tens of
+        // The test writes legal parts first, which need far less than 1 MiB of record. The sweep then adds tens of
         // megabytes.
         while fs::metadata(&record).map_or(0, |file| file.len()) < 1 << 20 {
             if !running.is_running() || Instant::now() > deadline {

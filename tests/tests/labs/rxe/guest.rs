@@ -15,7 +15,6 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(600);
 static PROGRAMS: LazyLock<PathBuf> =
     LazyLock::new(|| build_examples(&["pingpong", "umad_gmp"]).unwrap_or_else(|error| panic!("{error:#}")));
 
-/// A machine with its share.
 pub(crate) struct Guest {
     machine: Machine,
     _share: Share,

@@ -37,7 +37,7 @@ fn mended_versions_match_debian_changelog() {
             if let Some(version) = version_with(&changelog, title) {
                 assert_eq!(version, mended, "{}: {title}", it.id);
             } else {
-                // The changelog is from an older version.
+                // The changelog is older than the fix.
                 let number = |version: &str| version.rsplit('.').next().unwrap().parse::<u32>().unwrap();
                 assert!(number(newest) < number(mended), "{}: {title} is not in it", it.id);
             }

@@ -92,14 +92,14 @@ fn exchange(
         .lines()
         .find(|line| line.starts_with("role="))
         .unwrap_or_else(|| panic!("{text}"));
-    // The first message of a client has its own contents; all others carry our bytes back.
+    // The first message of an `ibv_rc_pingpong` client has other contents. All other messages return our bytes.
     let checked = match server {
         Server::Kernel => ITERATIONS,
         Server::Model => ITERATIONS - 1,
     };
     let counts = format!("size={size} mtu={mtu} sent={ITERATIONS} received={ITERATIONS} checked={checked} ");
     assert!(line.contains(&counts) && line.ends_with("dropped=0"), "{line}");
-    // With this path MTU, the messages need at least so many packets.
+    // With this path MTU, the messages need at least this many packets.
     let frames: u32 = line
         .split_whitespace()
         .find_map(|word| word.strip_prefix("frames_in=")?.parse().ok())

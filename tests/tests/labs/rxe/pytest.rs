@@ -65,7 +65,6 @@ impl Session {
         Item(case.unwrap_or_else(|| panic!("{test} is no item: {}\n{}", self.report, self.output)))
     }
 
-    /// Returns the number of items.
     fn items(&self) -> usize {
         self.report.matches("<testcase ").count()
     }

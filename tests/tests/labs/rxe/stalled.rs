@@ -20,8 +20,8 @@ use super::guest;
 
 /// Number of messages that each machine sends.
 const MESSAGES: u32 = 20;
-/// The number of the first machine's message whose second packet is lost. `LOSES_LAST` is the number of the message
-/// whose last packet is lost, and the number of losses.
+/// The second packet of the first machine's message `LOSES_MIDDLE` is lost. `LOSES_LAST` is the number of another
+/// message, and how many times the last packet of that message is lost.
 const LOSES_MIDDLE: u32 = 8;
 const LOSES_LAST: (u32, u32) = (14, 3);
 /// The names of the captures in `docs/examples`.
@@ -163,8 +163,8 @@ fn port(machine: &Machine) -> UnixDatagram {
     port
 }
 
-/// Tries of the exchange. A machine on a busy host may stall until the other machine has no retry left, or repeats
-/// packets before a NAK arrives.
+/// Number of tries of the exchange. A machine on a busy host may stall until the other machine has no retry left,
+/// or until the other machine repeats packets before a NAK arrives.
 const TRIES: u32 = 3;
 
 /// Boots two machines.
@@ -176,7 +176,7 @@ fn machines() -> Option<[(Machine, Share); 2]> {
     Some([first?, second?])
 }
 
-/// Exchanges all messages once; returns nothing when a machine gives up.
+/// Exchanges all messages once. Returns `None` when a machine gives up.
 fn exchanged([first, second]: [&Machine; 2], ports: &[UnixDatagram; 2]) -> Option<[Vec<u8>; 2]> {
     let switch = Switch::new();
     let is_whole = thread::scope(|scope| {
@@ -206,7 +206,8 @@ fn exchanged([first, second]: [&Machine; 2], ports: &[UnixDatagram; 2]) -> Optio
     is_whole.then(|| switch.captures.map(bytes))
 }
 
-/// Returns the rules that the only connection breaks unless packets were lost. Asserts that it breaks no other rule.
+/// Returns the rules that the only connection breaks unless packets were lost. Asserts that the connection breaks
+/// no other rule.
 fn or_lost(place: &Place, capture: &str) -> Vec<String> {
     let output = run(&mut place.verbatim(&format!("inspect --rc --json {capture}")));
     assert_eq!(output.code(), 0, "{output}");
@@ -228,8 +229,8 @@ fn show_losses(place: &Place, captures: [Vec<u8>; 2]) -> bool {
             .status();
         assert!(packed.unwrap().success());
     }
-    // The capture before the switch is complete, with a NAK that reports the loss. The capture after the switch lacks
-    // the packets.
+    // The capture before the switch has all packets, and a NAK that reports the loss. The capture after the switch
+    // lacks the lost packets.
     let [sender, receiver] = NAMES.map(|name| or_lost(place, name));
     let has = |rules: &[String], rule: &str| rules.iter().any(|name| name == rule);
     let is_shown = has(&sender, "sequence-nak")

@@ -16,7 +16,8 @@ use verbatim_tests::oracle::skipped;
 
 /// The environment variable with the role of a process of this program.
 const ROLE: &str = "VERBATIM_TEST_ROLE";
-/// Longest time of a run. The limit leaves room for a busy host, but is far below the interrupted pause of ten minutes.
+/// Longest time of a run. Even a busy host needs less. The limit is far below the pause of ten minutes that a test
+/// cancels.
 const RUN_LIMIT: Duration = Duration::from_secs(480);
 
 fn lab() -> Option<IbsimLab> {

@@ -31,7 +31,7 @@ const BUSY: Test = Test {
     ..BLANK
 };
 
-/// Sends requests that get no response, and waits for a response.
+/// Sends requests that get no response, and waits for the responses.
 const AWAITING: Test = Test {
     procedure: |tester| {
         say("running", "awaiting");

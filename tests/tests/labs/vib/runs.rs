@@ -117,7 +117,7 @@ fn foreign_subnet_manager_ends_run() {
         said.contains("a subnet manager at LID 1 took over the subnet of vib0/1 in mid-run"),
         "{said}"
     );
-    // The run restores the device. The next run is refused with the remedy.
+    // The run restores the device. The next run is refused, and its error names the remedy.
     until(&lab, "smpquery -t 300 -D portinfo 0,1,2", |status, _| status == 0);
     let (status, said) = ran(&lab, "verbatim run --rig vib c14-024-node-info");
     assert!(status != 0 && said.contains("shared_subnet = true"), "{status} {said}");

@@ -199,11 +199,11 @@ fn past_false_alarms_do_not_fail() {
         // The link lost the SEND on its way to the tester, but the tester acknowledged the SEND.
         "verbatim run c09-142-timer-restart --seed 41 --rig-key 'profile=\"any\"' --rig-key 'disturbance=[\"loses\"]' --rig-key simulated=false",
         "verbatim run c09-142-timer-restart --seed 221 --rig-key 'profile=\"any\"' --rig-key 'disturbance=[\"loses\"]' --rig-key simulated=false",
-        // The first packet waited behind packets of another queue pair; the retransmission did not wait.
+        // The first packet waits behind packets of another queue pair. The retransmission does not wait.
         "verbatim run c09-142-timer-restart --seed 212 --rig-key 'profile=\"any\"' --rig-key 'disturbance=[\"loses\"]' --rig-key simulated=false",
-        // The judge took a repeated ACK for the ACK of a lost SEND.
+        // A repeated ACK is not the ACK of a lost SEND.
         "verbatim run c09-send-invalidate --seed 259 --rig-key 'profile=\"any\"' --rig-key 'disturbance=[\"loses\"]' --rig-key simulated=false",
-        // The device retransmitted its own requests while it handled the tester's.
+        // The device may retransmit its own requests while it handles the tester's requests.
         "verbatim run c09-reset-again --seed 59 --rig-key 'profile=\"any\"' --rig-key 'disturbance=[\"loses\", \"swaps\", \"late\"]' --rig-key simulated=false",
     ] {
         let output = shell(&place, &format!("{command} --json"));

@@ -165,7 +165,7 @@ fn defective_device_fails_without_errors() {
 #[test]
 fn qualification_has_no_survivors() {
     let place = Place::new();
-    // Every test runs on every defect, with both sets of rules. The run takes four minutes on two processors.
+    // Every test runs on every defect, with both sets of rules.
     let output = Running::start(&mut place.verbatim("qualify --seeds 3 --json")).end(Duration::from_secs(1800));
     let document = output.json();
     let qualifications = list(&document, "qualifications");

@@ -104,7 +104,7 @@ fn wrong_msn_of_repeated_ack_is_blamed() {
         8,
         "{output}"
     );
-    // Without losses, the repeated SEND breaks a rule too.
+    // With `--lossless`, the repeated SEND breaks a rule too.
     let output = inspected("duplicate-with-wrong-msn.pcap", "--rc --json --lossless");
     let (connections, _) = documents(&output);
     let violations = connections[0]["violations"].as_array().unwrap();

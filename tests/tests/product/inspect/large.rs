@@ -1,4 +1,4 @@
-//! A capture of 2 GiB: every packet is judged, and memory stays flat.
+//! A capture of 2 GiB: every packet is judged, and the memory in use does not grow.
 
 use std::io::{Read, Write};
 use std::process::Stdio;

@@ -89,8 +89,8 @@ fn samples() -> Vec<(&'static Subject, Vec<u8>)> {
 #[test]
 fn libibmad_reads_our_values() {
     let samples = samples();
-    // The oracle accepts at most 64 bytes of an attribute. In our attribute of 192 bytes, the bytes after the first 48
-    // are reserved.
+    // The oracle accepts at most 64 bytes of an attribute. An attribute of 192 bytes has only reserved bits after
+    // byte 48.
     let room = |subject: &Subject| match subject.attribute {
         "mad" => 256,
         _ => subject.size.min(64),

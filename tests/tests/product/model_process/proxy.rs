@@ -18,7 +18,7 @@ const TURN: Duration = Duration::from_millis(20);
 pub(crate) struct Moment {
     /// Number of the tester's MAD, from 1.
     pub(crate) mad: usize,
-    /// Whether the device still gets this MAD. The tester gets no response after it.
+    /// Whether the device still gets this MAD. In either case the tester gets no further response.
     pub(crate) arrives: bool,
 }
 

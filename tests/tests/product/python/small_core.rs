@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::passes;
 
-/// Three times the duration on two idle cores.
+/// Longest time of the tests, on the busiest host.
 const LIMIT: Duration = Duration::from_secs(1800);
 
 #[test]

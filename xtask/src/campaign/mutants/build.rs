@@ -30,7 +30,7 @@ const LEFT_OUT: [&str; 9] = [
 /// Greatest number of builds. Each build leaves out the mutants that the compiler rejected before.
 const TRIES: usize = 30;
 
-/// A source file of the device with its sites.
+/// A source file of the device with its sites, the places that can change.
 pub(super) struct File {
     name: String,
     source: String,

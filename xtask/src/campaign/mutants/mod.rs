@@ -148,7 +148,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     report::report(&built, &cases, (&fates, all - chosen.len()), &exceptions, &arguments)
 }
 
-/// Runs all cases without a mutant. Every case must pass: only then does a failure prove the effect of a mutant.
+/// Runs all cases without a mutant. No case may fail: only then does a failure prove the effect of a mutant.
 fn cases(built: &Built, arguments: &Arguments) -> anyhow::Result<Vec<Case>> {
     let output = Command::new(&built.program)
         .args(["cases", &arguments.rules, &arguments.states.to_string()])

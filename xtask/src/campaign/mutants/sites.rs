@@ -32,7 +32,7 @@ pub(super) enum Form {
     Instead(Vec<String>),
     /// A statement, or nothing.
     Statement,
-    /// A match arm, or none. The range covers the guard, if there is one.
+    /// A match arm, or no arm. The range covers the guard, if there is one.
     Arm { guarded: bool, pattern: String },
     /// The beginning of a function's body, or an immediate return of one of these values.
     Body(Vec<String>),
@@ -60,7 +60,8 @@ pub(super) fn find(source: &str, file: &syn::File, known: &Known) -> Found {
     finder.found
 }
 
-/// Returns the own names of the functions that only defects call: the device's other code does not name the function.
+/// Returns the names, without paths, of the functions that only defects call. The device's other code does not
+/// name these functions.
 pub(super) fn only_of_defects(files: &[&Found]) -> BTreeSet<String> {
     let mut only = BTreeSet::new();
     loop {

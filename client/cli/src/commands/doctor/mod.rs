@@ -97,12 +97,12 @@ pub(crate) fn run(arguments: &Arguments, place: impl FnOnce() -> anyhow::Result<
         found.extend(host::look(Path::new("/"), file.path.as_deref(), &file.rigs));
         found.push(libibumad());
         found.extend(settings::of_host(&this_host));
-        // A daemon checks its own rigs. `--rig` checks a rig from this process.
+        // A daemon checks its own rigs. With `--rig`, this process checks the rig instead.
         found.extend(daemon(place));
     }
     found.push(state_directory());
     found.extend(wanted.iter().flat_map(a_rig));
-    // Ignore a missing library here. A rig that needs the library reports its absence.
+    // A missing libibumad alone is no failure: a rig that needs the library reports it.
     let usable = found.iter().all(|found| found.usable || found.what == LIBRARY);
     if arguments.json {
         print::json(&serde_json::json!({ "found": found }))?;
@@ -119,7 +119,7 @@ pub(crate) fn run(arguments: &Arguments, place: impl FnOnce() -> anyhow::Result<
     Ok(ExitCode::from(if usable { 0 } else { exit::ERROR }))
 }
 
-/// The part that may be missing if no rig needs it.
+/// Name of the part that may be missing if no rig needs it.
 const LIBRARY: &str = "libibumad";
 
 /// Checks the daemon that commands would use, and lists its quarantined rigs. Returns nothing without a daemon.
@@ -252,11 +252,12 @@ fn whole(config: &RigConfig) -> Vec<Found> {
     vec![whole]
 }
 
-/// Time to wait until another program, which is no subnet manager, stops receiving the port's traps. The program may be
-/// the daemon, which opens its rigs' ports briefly to check them.
+/// Longest wait for another program to stop receiving the port's traps. The wait applies only if the port has no
+/// subnet manager. The program may be the daemon, which opens its rigs' ports briefly to check them.
 const PASSING: Duration = Duration::from_secs(10);
 
-/// Opens a rig. Opens it again for at most [`PASSING`] while another program receives the port's traps.
+/// Opens a rig. While a program without a subnet manager receives the port's traps, opens the rig again, for at
+/// most [`PASSING`].
 fn opened(config: &RigConfig) -> Result<verbatim_rig::OpenRig, verbatim_rig::RigError> {
     let since = Instant::now();
     loop {

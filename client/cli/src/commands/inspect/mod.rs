@@ -90,10 +90,11 @@ impl<'a> Judged<'a> {
     }
 }
 
-/// Verdict on exported MADs whose LIDs the record does not contain.
+/// Reason why an exported MAD is not judged.
 const NO_LIDS: &str = "its LIDs are not in this capture: a record of MADs has none, and the export made them up";
 
-/// Returns whether the export made up the LIDs of a MAD. Only the LIDs of directed-route SMPs are real.
+/// Returns whether the export invented the LIDs of a MAD. Only directed-route SMPs have their real LIDs, the
+/// permissive ones.
 fn has_made_up_lids(bytes: &[u8]) -> bool {
     bytes.first_chunk::<{ Lrh::SIZE }>().is_some_and(|lrh| {
         let lrh = Lrh::from_bytes(lrh);
@@ -101,7 +102,8 @@ fn has_made_up_lids(bytes: &[u8]) -> bool {
     })
 }
 
-/// Splits off the VCRC. The capture does not tell whether there is a VCRC; there is none if PktLen covers all bytes.
+/// Splits off the VCRC. The capture format does not say whether a packet has a VCRC. A packet has none if PktLen
+/// covers all bytes.
 fn infiniband(bytes: &[u8], ignores_vcrc: bool) -> (Medium, &[u8]) {
     let pkt_len = match *bytes {
         [_, _, _, _, high, low, ..] => usize::from(u16::from_be_bytes([high, low]) & 0x7FF),
@@ -135,7 +137,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     } else {
         judge(arguments, &port, &out, input).map(|(tally, ended)| (tally.exit_code(), ended))
     };
-    // Report an error of stdout first.
+    // An error of stdout also makes `judged` an error, so report the cause first.
     if let Some(error) = out.failed.take() {
         return Err(anyhow::Error::from(error).context("cannot write to stdout"));
     }

@@ -89,7 +89,7 @@ pub(super) fn judge<W: Write>(
 }
 
 /// Returns the packet if it belongs to a reliable connection or goes to QP1, else the reason why it is not judged.
-/// Completes a truncated packet in `whole`.
+/// If the packet is truncated, stores the completed packet in `whole`.
 fn packet<'a>(captured: &Captured<'a>, ignores_vcrc: bool, whole: &'a mut Vec<u8>) -> Result<Packet<'a>, &'static str> {
     let (medium, bytes) = match captured.content {
         Content::Ethernet if !captured.is_whole && cut::complete(captured.bytes, whole) => {
@@ -129,7 +129,8 @@ struct Report {
     /// Number of judged packets whose payload was truncated.
     cut: u64,
     not_judged: BTreeMap<&'static str, u64>,
-    /// Numbers of packets with a wrong ICRC that belong to no connection. The list is incomplete if there are many.
+    /// Numbers of packets with a wrong ICRC that belong to no connection. If there are many, the list has only some
+    /// of them.
     unclaimed: Vec<u64>,
     strays: u64,
     /// Number of packets that a live capture lost.
@@ -137,7 +138,7 @@ struct Report {
     connections: u64,
     violations: u64,
     excused: u64,
-    /// Number of packets with a wrong ICRC, which an end or the network may have caused.
+    /// Number of packets with a wrong ICRC. An end or the network may have damaged them.
     wrong_icrcs: u64,
 }
 
@@ -168,7 +169,7 @@ impl Report {
     /// Reports a connection that has ended.
     fn connection(&mut self, out: &mut impl Write, ended: &Ended) -> io::Result<()> {
         let connection = &ended.connection;
-        // The communication manager set the connection up, but the connection carried no packet.
+        // Skip a connection without packets: the capture has only its setup by the communication manager.
         if connection.packets == [0, 0] {
             return Ok(());
         }

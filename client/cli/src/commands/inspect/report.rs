@@ -36,15 +36,17 @@ pub(super) struct Report {
     narrow: Option<usize>,
 }
 
-/// Width of the columns for number and time with their blanks, and of the verdict.
+/// Width of the columns for number and time, with their blanks.
 const BEFORE_WHAT: usize = 23;
+/// Width of the column for the verdict.
 const VERDICT: usize = 18;
 /// Width of most verdicts. On a narrow terminal, a longer verdict shortens WHAT in its line.
 const SHORT_VERDICT: usize = 10;
 /// Indentation of the lines below a packet.
 const BEFORE_REASON: usize = 7;
-/// Width of WHAT that most packets need, and width of all columns together with a reason.
+/// Width of WHAT that most packets need.
 const WHAT: usize = 70;
+/// Width of all columns together, including a reason.
 const WIDE: usize = 190;
 
 /// A packet in JSON.
@@ -90,7 +92,7 @@ impl Report {
         }
     }
 
-    /// Notes the time of a packet, even if the packet is not shown.
+    /// Stores the time of the first packet, even if the packet is not shown.
     pub(super) fn clock(&mut self, time: Option<CaptureTime>) {
         self.begin = self.begin.or(time);
     }

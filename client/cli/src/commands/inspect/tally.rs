@@ -33,8 +33,9 @@ pub(super) struct Tally {
     /// Number of packets by the check that failed first.
     by_check: [u64; Check::ALL.len()],
     pub(super) not_judged: BTreeMap<NotJudged, u64>,
-    /// Checks that were impossible for at least one packet: the capture lacks a part, or the operator gave no value.
+    /// Checks that could not be applied to at least one packet, because the capture lacks a part.
     pub(super) absent: Checks,
+    /// Checks that could not be applied to at least one packet, because the operator gave no value.
     pub(super) untold: Checks,
 }
 

@@ -9,7 +9,7 @@ use time::{Duration, OffsetDateTime};
 
 use super::Host;
 
-/// Time by which the validity of a certificate begins before its issue, because clocks of lab machines may be slow.
+/// The validity of a certificate begins this long before its issue, because clocks of lab machines may be slow.
 const ALLOWANCE: Duration = Duration::DAY;
 /// Length of a serial number, in bytes: 127 random bits, and a sign bit of 0.
 const SERIAL: usize = 16;
@@ -96,8 +96,8 @@ impl Ca {
         Ok((pair, until))
     }
 
-    /// Creates the list of revoked certificates with these serial numbers, in PEM. The list is valid as long as the CA
-    /// is.
+    /// Creates the list of revoked certificates with these serial numbers, in PEM. The list and the CA expire at
+    /// the same time.
     pub(super) fn revoke(&self, serials: &[Vec<u8>], now: OffsetDateTime) -> Result<String, rcgen::Error> {
         let revoked = |serial: &Vec<u8>| RevokedCertParams {
             serial_number: SerialNumber::from_slice(serial),

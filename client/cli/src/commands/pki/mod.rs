@@ -476,7 +476,7 @@ mod tests {
     fn failed_write_leaves_no_file() {
         let directory = tempfile::tempdir().unwrap();
         let (planned, _) = plan(&names(&[]), "admin", 1).unwrap();
-        // The name of the last file is taken.
+        // A file with the name of the last planned file exists.
         fs::write(directory.path().join("client-key.pem"), "mine").unwrap();
         assert!(write_all(directory.path(), &planned).is_err());
         let left: Vec<_> = fs::read_dir(directory.path())

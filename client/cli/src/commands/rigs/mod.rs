@@ -62,7 +62,7 @@ enum Command {
     },
 }
 
-/// Reads the rig file. An error counts as the operator's.
+/// Reads the rig file. Reports an error as a [`Usage`] error.
 pub(crate) fn load(path: Option<&PathBuf>) -> anyhow::Result<RigFile> {
     RigFile::load(path.map(PathBuf::as_path)).map_err(|error: RigFileError| Usage(error.to_string()).into())
 }

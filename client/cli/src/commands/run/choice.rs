@@ -117,7 +117,8 @@ impl Expression {
     }
 }
 
-/// Returns the ids of the tests that match the expression, if there is one, and that are in `failed`, if it is Some.
+/// Returns the ids of the tests that match the expression and are in `failed`. A filter that is None selects all
+/// tests.
 pub(crate) fn ids(
     tests: &[v1::Test],
     expression: Option<&Expression>,

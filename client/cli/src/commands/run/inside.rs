@@ -57,7 +57,8 @@ pub(super) fn run(
             .map_err(|error| Usage(format!("--rig-key {error}")))?,
     };
     config.deviations = arguments.known.added_to(&config.deviations)?;
-    // The rig may need environment variables from process start. This call then executes the program again.
+    // The rig may need environment variables that must be set at process start. Then this call executes the program
+    // again.
     verbatim_rig::env::enter(&config).context("cannot start again with the rig's environment")?;
     let request = Request {
         id: RunId::of_now(),
@@ -118,8 +119,8 @@ fn rig_options(arguments: &Arguments, rig_file: Option<&Path>, is_told: bool) ->
     words.join(" ")
 }
 
-/// Signals within this time count as one, because timeout(1) signals its child and then the process group. A client of
-/// a daemon need not wait this long before it leaves, because another process restores the device.
+/// Signals within this time count as one signal, because timeout(1) signals first its child and then the process
+/// group. Only a run in this process needs the limit: a second signal ends the process before the restore.
 const SAME: Duration = Duration::from_millis(500);
 /// Exit code after an interrupt, as in shells.
 const INTERRUPTED: i32 = 130;

@@ -23,7 +23,7 @@ const RENEWS: Duration = Duration::from_secs(3 * 60);
 /// Returns the user's own lease on a rig with the labels, if there is one.
 ///
 /// # Errors
-/// When the user has several.
+/// When the user has several such leases.
 pub(super) async fn mine(client: &Client, arguments: &Arguments) -> anyhow::Result<Option<String>> {
     if arguments.own_lease {
         return Ok(None);

@@ -45,7 +45,7 @@ pub(super) fn keep(rig: &str, verdicts: &[Verdict]) {
         part.persist(&file)?;
         Ok(())
     };
-    // Remove an older file, which would be taken for this run's result.
+    // Remove an older file: a later `--failed` would read it as the result of this run.
     if tests.is_empty() || kept().is_err() {
         fs::remove_file(&file).unwrap_or_default();
     }

@@ -149,7 +149,7 @@ impl Arguments {
                 .split_once('=')
                 .ok_or_else(|| Usage(format!("--set {given}: NAME=VALUE was expected")))?;
             let value = number(value).ok_or_else(|| {
-                // A daemon may have other tests; it then reports their parameters.
+                // The patterns may name tests that only the daemon has. The message then gives no bounds.
                 let tests = select(&self.patterns).unwrap_or_default();
                 let expected = expected_of(&tests, name).unwrap_or_else(|| "a number was expected".into());
                 Usage(format!(
@@ -159,7 +159,7 @@ impl Arguments {
             Ok((name.to_string(), value))
         };
         Ok(RunSpec {
-            // The daemon knows the rig of a lease.
+            // With a lease or labels, the daemon determines the rig.
             rig: if self.lease.is_some() || !self.labels.is_empty() {
                 String::new()
             } else {
@@ -247,7 +247,7 @@ const MODELS: [&str; 2] = ["virtual", "model"];
 
 /// Returns a random seed that is short enough to type.
 fn fresh_seed() -> u64 {
-    // The operating system draws the keys of the standard library's hash maps.
+    // The standard library draws the keys of `RandomState` from the operating system.
     RandomState::new().build_hasher().finish() >> 32
 }
 

@@ -62,7 +62,7 @@ fn seed(arguments: &Arguments, address: &Address) -> anyhow::Result<u64> {
         };
         Ok(client.get_rig(&rig.parse()?).await?.kind)
     });
-    // The run itself reports a problem with the lease or the rig.
+    // Ignore a problem with the lease or the rig here: the run itself reports it.
     Ok(arguments.seed_on(&kind.unwrap_or_else(|_| "virtual".into())))
 }
 
@@ -95,7 +95,7 @@ pub(super) fn run(
     arguments.ad_hoc.refuse(address)?;
     server::refuse_rig_keys(&arguments.rig_key, address)?;
     server::refuse_deviations(&arguments.known.deviations, address)?;
-    // Check the directory before the run, which would otherwise have no place for its record.
+    // Check the directory before the run starts, so that the record of an ended run has a place.
     let record = record.map(new_directory).transpose()?;
     let lease: Option<LeaseName> = arguments.lease.as_deref().map(str::parse).transpose()?;
     let request = v1::CreateRunRequest {
@@ -170,7 +170,7 @@ async fn carried_out(
             interrupted: false,
         });
     }
-    // With `--no-wait` the result says why no rig was free.
+    // With `--no-wait` the result already contains the reason.
     if run.state() == RunState::Queued && !arguments.no_wait {
         say_if_it_waits(&client, &run, &progress, wait).await;
     }
@@ -214,8 +214,8 @@ pub(crate) enum Followed {
     Left,
 }
 
-/// Follows a run to its end. The first signal cancels the run, and the second one leaves. Without `stop`, signals have
-/// their default effect.
+/// Follows a run to its end. The first signal cancels the run. After the second signal, the function returns
+/// while the daemon continues. Without `stop`, signals have their default effect.
 pub(crate) async fn follow(
     client: &Client,
     name: &RunName,
@@ -250,7 +250,7 @@ pub(crate) async fn follow(
                 }
                 Some(cancelling) => {
                     progress.finish();
-                    // A failed request to cancel is finished too, but confirms nothing.
+                    // A failed request is finished too, so the result of the request decides.
                     let confirmed = cancelling.is_finished() && cancelling.await.unwrap_or(false);
                     leave(name, confirmed);
                     return Ok(Followed::Left);
@@ -328,7 +328,7 @@ fn end_of(
     Ok((code, None))
 }
 
-/// Prints why the run waits, if it does; with `wait`, each time the reason changes. Ignores errors, because the run's
+/// Prints why the run waits for its rig; with `wait`, prints each new reason. Ignores errors, because the run's
 /// events show its progress too.
 async fn say_if_it_waits(client: &Client, run: &v1::Run, progress: &Progress, wait: bool) {
     let Ok(lease) = run.lease.parse() else { return };

@@ -66,7 +66,7 @@ pub(crate) async fn run(client: &Client, arguments: &Arguments) -> anyhow::Resul
     Ok(ExitCode::SUCCESS)
 }
 
-/// Stdout without a lock across await points.
+/// Locks stdout for each write, so that no lock is held across an await.
 struct Stdout;
 
 impl Write for Stdout {
@@ -89,7 +89,7 @@ pub(crate) async fn to_file(client: &Client, run: &RunName, name: &str, file: &P
 /// Downloads all files of a run into a directory, as the bundle of `--record`.
 pub(crate) async fn download_all(client: &Client, run: &RunName, directory: &Path) -> anyhow::Result<()> {
     let mut artifacts = client.list_artifacts(run).await?;
-    // The manifest is last, so that a truncated download is not taken for a bundle.
+    // The manifest is last: a truncated download then has no manifest, and is no valid bundle.
     artifacts.sort_by_key(|artifact| artifact.name == MANIFEST);
     for artifact in artifacts {
         let plain = Path::new(&artifact.name)
@@ -129,7 +129,6 @@ async fn receive(reader: verbatim_client::ArtifactReader, file: &Path) -> Result
             .map(|()| bytes)
             .map_err(|source| cannot_write(file, source)),
         Err(error) => {
-            // Remove the incomplete file.
             let _ = std::fs::remove_file(&part);
             Err(error)
         }

@@ -78,7 +78,7 @@ const ABSENT: &str = "not there";
 
 fn differences(first: &v1::Run, second: &v1::Run) -> Vec<Difference> {
     let mut all = Vec::new();
-    // Both runs have the catalogue's order; tests of the second run alone come last.
+    // Verdicts are in the catalogue's order. Tests that only the second run contains come last.
     let tests = |run: &v1::Run| -> Vec<String> { run.verdicts.iter().map(|of| of.test.clone()).collect() };
     let mut order = tests(first);
     order.extend(

@@ -42,7 +42,7 @@ impl Lab {
         }
     }
 
-    /// Returns the options of a client with that certificate of the lab.
+    /// Returns the options of a client with this name's certificate.
     fn client(&self, name: &str) -> String {
         format!(
             "--daemon {} --ca pki/ca.pem --cert pki/{name}.pem --key pki/{name}-key.pem",

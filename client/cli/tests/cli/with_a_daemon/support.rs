@@ -16,8 +16,8 @@ use tempfile::TempDir;
 /// Longest wait for a line.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The program `verbatimd`, built beside the `verbatim` under test. It has the same profile, and the features of all
-/// programs together, so that cargo rebuilds nothing.
+/// The program `verbatimd`, built beside the `verbatim` under test. The program has the same profile, and the
+/// features of all programs together, so that cargo rebuilds nothing.
 static DAEMON: LazyLock<PathBuf> = LazyLock::new(|| {
     let directory = Path::new(env!("CARGO_BIN_EXE_verbatim")).parent().unwrap();
     let mut build = Command::new(env!("CARGO"));

@@ -32,8 +32,8 @@ pub(crate) fn judge(t: &Trace, f: &mut Findings<'_>, rules: &[Rule], without: &s
     came_to(t)
 }
 
-/// Requires that the procedure did not end at an unanswered or refused request for attributes. No packet rule covers
-/// such a request, and a link that loses three MADs in a row looks the same.
+/// Requires that the procedure did not end at an unanswered or refused request for attributes. The packet rules do
+/// not cover such requests, and the link may have lost all three tries.
 fn came_to_its_end(t: &Trace) -> Result<(), Gap> {
     let Some(stopped) = &t.stopped else { return Ok(()) };
     let last = t.last_of_procedure();

@@ -59,9 +59,7 @@ impl Rule {
 /// The native link to the port under test, with the port's last read attributes.
 pub(crate) struct Link<'l, 'r> {
     pub(crate) t: &'l mut Tester<'r>,
-    /// PortInfo as last read.
     pub(crate) port: PortInfo,
-    /// The P_Keys as last read.
     pub(crate) p_keys: Vec<PKey>,
     /// Whether the port has PortRcvErrorDetails; `None` before the first request.
     has_details: Option<bool>,
@@ -102,7 +100,8 @@ impl<'l, 'r> Link<'l, 'r> {
         self.port = self.t.get(PORT, key)?;
         let select = self.port.local_port_num();
         let lost = |label: &str| Stop::NoAnswer(label.to_owned());
-        // Each packet needs a reading before and after it. Otherwise its count would be attributed to the next packet.
+        // Each packet needs a reading before and after it. Without a reading in between, the judge could not tell
+        // which of two packets the port counted.
         let counters = PortCounters::default().with_port_select(select);
         self.t
             .ask_with(COUNTERS, &counters)?

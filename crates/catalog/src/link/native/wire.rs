@@ -54,7 +54,7 @@ impl Wire {
         Self::good(mad_packet(&headers, mad))
     }
 
-    /// Builds a packet with `payload` bytes for a queue pair that does not exist, so nothing responds to it.
+    /// Builds a packet with `payload` bytes for a queue pair that does not exist, so the port sends no response.
     pub(crate) fn plain(dlid: Lid, p_key: PKey, payload: usize) -> Self {
         let lrh = Lrh::default().with_slid(OURS).with_dlid(dlid);
         let transport = Transport {
@@ -213,7 +213,6 @@ pub(crate) fn mad_in(bytes: &[u8]) -> Option<Mad> {
     Mad::try_from(bytes.get(at..at + MAD_LENGTH)?).ok()
 }
 
-/// Returns the LRH, BTH and DETH of a packet with a MAD.
 pub(crate) fn headers(bytes: &[u8]) -> (Lrh, Bth, Deth) {
     let at = bth_at(bytes);
     let bth = Bth::from_bytes(&bytes[at..at + Bth::SIZE]);

@@ -8,8 +8,9 @@
 //! Each step has its own stream of random numbers, so leaving out a step does not change the others. A failed walk is
 //! therefore reduced to the fewest steps that still fail, and `--set` repeats these steps.
 //!
-//! Reading: no step takes the link down or makes a change that cannot be restored. The steps change the LID only if the
-//! rig does not reach the device by it. False alarm: another SM, which this test excludes.
+//! Reading: no step takes the link down or makes a change that cannot be restored. The steps change the LID only
+//! if the rig does not reach the device by it. False alarm: another SM; the test runs only on rigs without another
+//! SM.
 
 mod step;
 

@@ -136,7 +136,6 @@ impl Key {
 }
 
 impl Action {
-    /// Draws a step from a stream.
     pub(super) fn drawn(random: &mut Stream) -> Self {
         match random.between(0, 99) {
             0..=14 => {

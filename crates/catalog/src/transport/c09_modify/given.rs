@@ -28,7 +28,8 @@ impl Given {
             port: Some(facts.port),
             access: Some(pb::Access::default()),
             path_mtu: Some(channel.mtu.0.into()),
-            // Another queue pair than the connection's, so that packets from the DUT do not belong to the connection.
+            // Not the queue pair of the connection's peer, so that packets from the DUT do not belong to the
+            // connection.
             dest_qpn: Some(channel.own_qpn.0 ^ 0x0100),
             rq_psn: Some(0x00A5_5A01),
             sq_psn: Some(0x005A_A502),

@@ -1,4 +1,5 @@
-//! Ways to RTS: optional attributes alone and together, least and greatest values.
+//! Pairs of transitions to RTR and RTS, with optional attributes alone and together, and with least and greatest
+//! values.
 
 use verbatim_record::verbs::pb;
 
@@ -8,7 +9,8 @@ use super::later;
 /// Attributes of the transition to RTR and of the transition to RTS.
 pub(super) type Way = (pb::QpAttributes, pb::QpAttributes);
 
-/// Returns the ways of a reliable connection; `resources` holds the least and the greatest max_dest_rd_atomic.
+/// Returns the ways to RTS of a reliable connection. `resources` holds the least and the greatest
+/// max_dest_rd_atomic.
 pub(super) fn ways_of_connection(given: &Given, resources: [Option<u32>; 2]) -> Vec<Way> {
     let (rtr, rts, all) = (|| given.rtr.clone(), || given.rts.clone(), &given.all);
     let alone = [

@@ -235,7 +235,7 @@ pub(crate) fn counts(f: &mut Findings<'_>, about: &str, seen: &Seen<'_>, allowed
 
 /// Returns the result for a missing packet, as [`alive`] does, but inconclusive if the packet arrived later.
 ///
-/// The tester may then already have sent other packets, or opened another connection.
+/// By then the tester may have sent other packets, or opened another connection.
 pub(crate) fn missing(
     trace: &Trace,
     dialogue: &Dialogue<'_>,
@@ -329,7 +329,8 @@ pub(crate) fn read_answered(
     }
     let seen = parts(&responses);
     let is_part = |part: &(Opcode, Psn, usize)| expected.contains(part);
-    // The dialogue orders packets with overlapping times by PSN.
+    // Packets with overlapping times may be sorted by PSN. If the record has another order, the result is
+    // inconclusive.
     let came_so = turn.most(trace) > 1 || responses.is_sorted_by_key(|seen| seen.frame.place);
     let result = if seen == expected && came_so {
         Passed::Pass

@@ -10,7 +10,7 @@ use verbatim_tester::{Step, Tester};
 use verbatim_wire::packet::{AtomicEth, ImmDt, Opcode, Psn, Reth, SyndromeKind, Transport};
 use verbatim_wire::values::{Hex32, Hex64};
 
-/// Returns how long the peer waits for a response before it repeats a request. A slow DUT reports a longer time.
+/// Returns how long the peer waits for a response before it repeats a request. A slow DUT gets more time.
 pub(crate) fn soon(t: &Tester<'_>) -> Duration {
     RESPONSE_WAIT.max(t.answer_time())
 }

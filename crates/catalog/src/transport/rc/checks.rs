@@ -44,11 +44,11 @@ pub(crate) fn sound_packets(f: &mut Findings<'_>, dialogue: &Dialogue<'_>) {
     }
 }
 
-/// Returns whether the DUT's host replied after a place in the record. Silence before that place was then the device's
-/// own.
+/// Returns whether the DUT's host replied after a place in the record. A reply rules out that a dead host caused
+/// silence before that place.
 pub(crate) fn is_alive_after(trace: &Trace, place: usize) -> bool {
     trace.timeline.commands.iter().any(|command| {
-        // The agent refuses commands by itself after the device disappeared, so a refusal does not count.
+        // The agent refuses commands by itself after the device disappeared, so a refusal proves nothing.
         let said = matches!(&command.answer, Some((.., reply, _)) if !matches!(reply, Reply::Refused(_)));
         command.place >= place && command.side == Side::Dut && said
     })
@@ -59,8 +59,9 @@ pub(crate) fn is_alive_after(trace: &Trace, place: usize) -> bool {
 /// The first is the first NAK after the previous transmission, because a requester may wait longer than the interval.
 /// The last is the newest NAK before the retry; it may be a repetition.
 ///
-/// A repeated NAK may have crossed the previous transmission if the peer sent the NAK less than a round trip (`path`)
-/// earlier. The retry may then answer this NAK. If no NAK qualifies as the first, the last NAK is both.
+/// A repeated NAK may have crossed the previous transmission on the wire. The peer then sent the NAK at most one
+/// round trip (`path`) before that transmission arrived. The retry may answer such a NAK. If no NAK qualifies as
+/// the first, the last NAK is both.
 pub(crate) fn answered_by<'t>(
     naks: &[&'t FrameSeen],
     transmissions: &[&FrameSeen],
@@ -84,7 +85,8 @@ pub(crate) fn answered_by<'t>(
     Some((first.unwrap_or(last), last))
 }
 
-/// Returns the result for a missing effect: a failure only if no loss can explain it and the host is alive.
+/// Returns the result for a missing effect: FAIL if the host is alive and no packet loss explains it, else
+/// INCONCLUSIVE.
 pub(crate) fn alive(trace: &Trace, place: usize, asked_again: bool) -> Passed {
     if (trace.begin.simulated || asked_again) && is_alive_after(trace, place) {
         Passed::Fail
@@ -93,7 +95,7 @@ pub(crate) fn alive(trace: &Trace, place: usize, asked_again: bool) -> Passed {
     }
 }
 
-/// Returns the note on an inconclusive time at the DUT: the longest round trip, subtracted as the path's share.
+/// Returns the note on an inconclusive duration, from which the longest round trip was subtracted.
 pub(crate) fn taken_off(path: Option<Duration>, result: Passed) -> String {
     match path {
         _ if result != Passed::Inconclusive => String::new(),
@@ -107,7 +109,7 @@ pub(crate) fn taken_off(path: Option<Duration>, result: Passed) -> String {
 
 /// Checks that the DUT sent nothing on this connection from a place to the end of a wait.
 ///
-/// A wait shorter than the rule requires is inconclusive.
+/// The result is inconclusive if the wait is shorter than the silence rule requires.
 pub(crate) fn quiet(
     trace: &Trace,
     f: &mut Findings<'_>,

@@ -35,7 +35,7 @@ pub(crate) fn memory_is(
 
 /// Checks the memory as [`memory_is`] does, after requests that arrived out of order.
 ///
-/// The function does not check a device that may place data out of order, because the memory rules know the possible
+/// A device that may place data out of order is not checked: only the memory rules of the oracle know the possible
 /// contents of its memory.
 pub(crate) fn memory_in_turn(
     t: &Trace,

@@ -31,7 +31,7 @@ const AFTER: Label<Frames> = Label::new("sound SEND after the request that is re
 pub(crate) const MEMORY: Label<Verbs> = Label::new("read the memory");
 pub(crate) const STATE: Label<Verbs> = Label::new("state of the queue pair after the refusal");
 const GIVEN_UP: Label<Verbs> = Label::new("destroy the queue pair of a try without an answer");
-/// Number of queue pairs beside the retained queue pairs: the queue pair of the next try, and one of the host.
+/// Number of queue pairs needed beside the retained ones: one for the next try, and one of the host.
 const OTHERS: usize = 2;
 pub(crate) const SILENT: Label<Wait> = Label::new("after all cases");
 const END: Label<Verbs> = Label::new("is the host still there");
@@ -131,8 +131,8 @@ pub(crate) fn procedure(t: &mut Tester<'_>, cases: &[Refusal]) -> Step {
                 kept.push(channel);
                 break;
             }
-            // The host's number of queue pairs is limited. The judged queue pair stays: silence of a destroyed queue
-            // pair proves nothing.
+            // The host's number of queue pairs is limited, so destroy this one. The queue pair of the last try
+            // stays, because silence of a destroyed queue pair proves nothing.
             give_up(t, &channel)?;
         }
         let is_full = kept
@@ -281,7 +281,7 @@ fn hears_nak(t: &mut Tester<'_>, channel: &Channel, first: Psn) -> Step<Heard> {
     Ok(heard)
 }
 
-/// Marks the labels that no judge uses.
+/// Marks the labels that this judge does not use.
 pub(crate) fn not_judged(t: &Trace) {
     for label in [RECEIVE, OTHER, GONE, MEMORY, STATE, GIVEN_UP, END] {
         t.not_judged(label);
@@ -293,7 +293,7 @@ pub(crate) fn not_judged(t: &Trace) {
 
 /// Returns whether the device supports a case, according to its host.
 ///
-/// An unsupported case is left out. If a supported case is missing, the judge reports a gap.
+/// The procedure leaves out an unsupported case. If a supported case is missing, the judge reports a gap.
 fn is_to_be_tried(t: &Trace, case: &Refusal) -> bool {
     let Some(has) = offers::capabilities(t) else {
         return true;
@@ -320,7 +320,8 @@ pub(crate) fn is_left_out(t: &Trace, f: &mut Findings<'_>, case: &Refusal) -> bo
     is_left_out
 }
 
-/// Returns a placeholder connection, to build a case's packets: the needed capabilities do not depend on it.
+/// Returns a placeholder to build a case's packets: the capabilities that they need do not depend on the
+/// connection.
 fn nowhere(options: &ChannelOptions) -> Channel {
     let station = Station {
         mac: MacAddress::default(),
@@ -350,7 +351,9 @@ fn nowhere(options: &ChannelOptions) -> Channel {
     }
 }
 
-/// Returns the connection that counts for a case, and the number of connections on which it was tried.
+/// Returns the connection to judge for a case, and the number of connections on which the case was tried.
+///
+/// In simulation, this is the first connection of the case; on hardware, the last.
 ///
 /// # Errors
 /// Returns an error when the case was not tried.
@@ -422,7 +425,8 @@ pub(crate) fn judge(
 
 /// Returns whether a NAK ended the connection, and checks its code.
 fn is_refused(f: &mut Findings<'_>, statement: &str, case: &Refusal, turn: &Turn<'_>) -> bool {
-    // A sequence NAK may report a lost packet, which proves nothing. Behind the last packet, no packet can be missing.
+    // A sequence NAK may report a lost packet, so it is no refusal. Only a sequence NAK of the last packet is one:
+    // no later packet could have shown a loss.
     let refused = turn.sent[0].psn().plus(case.refused);
     let is_last = |seen: &Seen<'_>| refused == turn.last_sent() && seen.psn() == refused;
     let mut naks = turn

@@ -1,4 +1,4 @@
-//! The DUT as requester, seen by the procedure: requests to post, packets to wait for, responses to send.
+//! Helpers of procedures with the DUT as requester: they post requests, wait for packets and send responses.
 //!
 //! A [`Requester`] tracks the PSNs that the DUT must use and the MSN that a responder would report. It draws no
 //! conclusions: judges read the record with [`super::cases`].
@@ -13,7 +13,7 @@ use verbatim_tester::{Step, Tester};
 use verbatim_wire::packet::{Aeth, AtomicAckEth, NakCode, Opcode, Psn, RnrTimer, Syndrome, Transport};
 use verbatim_wire::values::Hex64;
 
-/// Longest wait for a packet or completion that nothing delays.
+/// Longest wait for a packet or completion that the test does not delay.
 const PACKET_WAIT: Duration = Duration::from_secs(2);
 /// Wait for the next packet of a message, before the peer sends an ACK to let the DUT continue.
 const BRIEF: Duration = Duration::from_millis(20);
@@ -22,7 +22,7 @@ const REMOTE: u64 = 0x0099_9000;
 const R_KEY: u32 = 0x0001_2345;
 /// Original value that the tester's ATOMIC ACKNOWLEDGEs carry.
 const ORIGINAL: u64 = 0xFF2D_B500_1E58_B3E7;
-/// Offset of the results of READs and atomics, behind the data of SENDs and WRITEs.
+/// Offset of the results of READs and atomics, after the data of SENDs and WRITEs.
 pub(crate) const RESULTS: u32 = 32 * 1024;
 /// Length of the memory that the tester fills, in bytes.
 const FILLED: u32 = 48 * 1024;
@@ -41,7 +41,8 @@ pub(crate) struct Ask {
     pub(crate) fence: bool,
     /// Whether the request is unsignaled: it then completes only on failure.
     pub(crate) silent: bool,
-    /// Immediate data, and the value that an atomic adds or swaps in; derived from the number of the request if `None`.
+    /// Immediate data, or the value that an atomic adds or swaps in. `None` derives the value from the request's
+    /// number.
     pub(crate) value: Option<u64>,
 }
 
@@ -153,7 +154,7 @@ impl Requester {
         Ok(self)
     }
 
-    /// Opens the connection as [`again`](Self::again) does, in place. The packets keep their marks.
+    /// Opens another connection as [`again`](Self::again) does, but in place. The channel keeps its header values.
     pub(crate) fn reconnect(&mut self, t: &mut Tester<'_>, options: &ChannelOptions) -> Step {
         let channel = t.open_channel_again(&self.channel, options)?;
         let fill = Command::WriteMemory(pb::WriteMemory {

@@ -27,15 +27,15 @@ pub(super) struct Expected {
 pub(super) struct Answering {
     /// Posted requests, in order.
     pub(super) posted: Vec<Expected>,
-    /// Expected PSN.
+    /// Next PSN that the responder expects.
     pub(super) expected: Psn,
     /// Expected PSN at the beginning of the step. All requests before this PSN are answered.
     pub(super) settled: Psn,
     msn: u32,
-    /// PSN of the last NAK, until the expected packet comes.
+    /// PSN of the last NAK, or `None` once the expected packet has arrived.
     told: Option<Psn>,
-    /// PSN and timer of an RNR NAK whose request was not retried, and the number of repetitions left. The peer repeats
-    /// the NAK because it may be lost.
+    /// RNR NAK whose request the DUT has not retried: its PSN, its timer, and the number of repetitions left. The
+    /// peer repeats the NAK because the NAK may be lost.
     put_off: Option<(Psn, RnrTimer, u32)>,
 }
 
@@ -132,7 +132,7 @@ pub(super) fn serve(t: &mut Tester<'_>, peer: &mut Peer, packet: &Packet<'_>) ->
             state.posted[at].fault = Fault::None;
             Ok(())
         }
-        // The peer already sent this NAK if a later packet overtook this one.
+        // A later packet that overtook this packet has already caused this NAK.
         Fault::SequenceNak(of) if is_at(of) && state.told != Some(psn) => {
             state.posted[at].fault = Fault::None;
             state.told = Some(psn);
@@ -194,7 +194,7 @@ pub(super) fn serve(t: &mut Tester<'_>, peer: &mut Peer, packet: &Packet<'_>) ->
     }
 }
 
-/// Repeats an RNR NAK whose request was not retried. Returns whether there is such a request.
+/// Repeats an RNR NAK whose request was not retried. Returns whether the peer sent such a NAK.
 pub(super) fn put_off_again(t: &mut Tester<'_>, peer: &mut Peer) -> verbatim_tester::Step<bool> {
     let Some((psn, timer, times @ 1..)) = peer.answering.put_off else {
         return Ok(false);
@@ -221,7 +221,7 @@ fn packets(sent: &Sent) -> u32 {
     }
 }
 
-/// Updates the state for the expected packet.
+/// Updates the responder's state after the expected packet.
 fn executed(peer: &mut Peer, at: usize, packet: &Packet<'_>) {
     let state = &mut peer.answering;
     let sent = state.posted[at].sent;
@@ -328,7 +328,7 @@ fn ack(peer: &Peer, psn: Psn) -> Transport {
 
 /// Greatest length in bytes of a READ's response: more than any READ of a walk requests, at any path MTU.
 ///
-/// The walk draws the lengths before the device reports its path MTUs.
+/// The lengths depend on the drawn path MTU, even if the device lacks this path MTU.
 const LONGEST: u32 = 4 * 1024;
 
 /// Builds the responses to a READ of the peer's memory.

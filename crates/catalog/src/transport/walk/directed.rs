@@ -2,21 +2,23 @@
 //!
 //! Each walk is a list of connections and steps, run and judged like a random walk.
 //!
-//! - `c09-atomic-replay`: the peer repeats as many atomics as the DUT stores, the oldest first. One connection has a
-//!   max_rd_atomic of 1, which must have no effect. Without atomics, the test is NOT_APPLICABLE.
+//! - `c09-atomic-replay`: the peer repeats as many atomics as the DUT stores, the oldest first. One connection has
+//!   a max_rd_atomic of 1, which limits only the DUT's own requests. Without atomics, the test is NOT_APPLICABLE.
 //! - `c09-region-edges`: requests have each bit of the R_Key flipped, or bits 32, 48 and 63 of an address. Requests
 //!   reach a byte beyond the region or before it. Other requests use the region's last byte.
-//! - `c09-psn-wrap`: each operation passes the PSN wrap and half of all PSNs, in both roles. One connection has more
+//! - `c09-psn-wrap`: each operation crosses the PSN wrap and PSN 0x800000, in both roles. One connection has more
 //!   messages than one byte can count.
-//! - `c09-loss-positions`: each packet of messages of four packets is lost, refused or damaged once, in both roles,
-//!   behind and before other messages. The request or the response of the DUT's atomics is lost. Each packet of long
-//!   messages is acknowledged. On one connection, more READs or atomics than `retry_cnt` get one sequence NAK each.
-//! - `c09-stale-responses`: responses to completed requests come while a request waits, and between the responses to a
-//!   READ. Requests that need no receive get RNR NAKs.
+//! - `c09-loss-positions`: in both roles, each packet of a message of four packets is lost, refused or damaged
+//!   once. Other messages precede and follow this message. The request or the response of the DUT's atomics is
+//!   lost. The peer acknowledges each packet of long messages. On one connection, more READs or atomics than
+//!   `retry_cnt` get one sequence NAK each.
+//! - `c09-stale-responses`: the peer sends responses to completed requests while a request waits, and between the
+//!   responses to a READ. Requests that need no receive get RNR NAKs.
 //!
 //! Reading: the DUT stores the results of `max_dest_rd_atomic` atomics. The test requires nothing for older atomics.
 //!
-//! False alarm: as in `c09-walk`.
+//! False alarm: an R_Key with one flipped bit may belong to another region of the test, at another address. That
+//! region refuses the request as well.
 
 use verbatim_record::verbs::pb::Operation as O;
 use verbatim_record::{Findings, Gap, Trace};
@@ -168,7 +170,7 @@ fn judge_atomics(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     judge(t, f)
 }
 
-/// Judges a walk without the statements that the device cannot show.
+/// Judges a walk, without the statements whose operations the device lacks.
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     if !has_atomics(t) {
         f.goes_without(&[ATOMICS], "the device has no atomics");
@@ -236,18 +238,18 @@ fn psn_wrap(_: &Tester<'_>) -> Vec<WalkConnection> {
             Step::Again(1),
             Step::Post(both, 0, Fault::None),
         ];
-        // An atomic has the last PSN before the wrap. Of four packets, two come before the wrap.
+        // An atomic has the PSN `top`. Of four packets, two have PSNs up to `top`.
         let first = if is_atomic { top } else { top - 1 };
         (Some(Psn::new(first)), steps)
     });
-    // A request with the last PSN before the wrap is repeated behind the wrap.
+    // The peer repeats a request with the last PSN before the wrap, when its next PSN lies after the wrap.
     let again = [O::Write, O::Send, O::SendImm, O::WriteImm].map(|operation| {
         let asks = [want(operation, 8), want(O::Write, 8)].map(|want| Step::Ask(vec![want], Way::Sound));
         let [first, second] = asks;
         let steps = vec![first, Step::Again(0), second, Step::Again(1), Step::Again(0)];
         (Some(Psn::new(0x00FF_FFFF)), steps)
     });
-    // Several requests are outstanding across the wrap when they time out, or when the first is missing.
+    // Several requests are outstanding across the wrap when they time out, or when the first gets a sequence NAK.
     let outstanding = [Fault::Silent(1), Fault::SequenceNak(0)].map(|fault| {
         let steps = vec![Step::Post(vec![want(O::Write, 8); 4], 0, fault)];
         (Some(Psn::new(0x00FF_FFFE)), steps)
@@ -258,7 +260,7 @@ fn psn_wrap(_: &Tester<'_>) -> Vec<WalkConnection> {
 }
 
 fn stale_responses(_: &Tester<'_>) -> Vec<WalkConnection> {
-    // The PSNs before the next request belong to a SEND, to the responses to a READ, and to a SEND.
+    // The PSNs before each tested request belong to a SEND, to the responses to a READ, and to a SEND.
     let done = Step::Post(
         vec![want(O::Send, 8), want(O::Read, FOUR), want(O::Send, 8)],
         0,
@@ -299,7 +301,7 @@ fn stale_responses(_: &Tester<'_>) -> Vec<WalkConnection> {
     };
     last.options.timeout = AckTimeout(0);
     last.options.rnr_retry = 3;
-    // The peer sends more RNR NAKs than one byte can count, with retries without end.
+    // With `rnr_retry` 7 (no limit), the peer sends more RNR NAKs than one byte can count.
     let patient = Step::Post(vec![want(O::Send, 8)], 0, Fault::Rnr(RnrTimer(1), 260));
     let mut patient = WalkConnection {
         number: last.number + 1,
@@ -324,8 +326,8 @@ fn loss_positions(t: &Tester<'_>) -> Vec<WalkConnection> {
         let steps = faults.chain(rnr).map(|fault| Step::Post(between(operation), 1, fault));
         (None, steps.collect())
     });
-    // Several unanswered requests have different data. A fenced request does not directly follow a READ. More READs
-    // than may be in flight time out one after the other.
+    // Several requests with different data stay unanswered. Another request lies between a READ and a fenced
+    // request. Then more READs than may be outstanding time out, one after the other.
     let fenced = Want {
         fence: true,
         ..want(O::Send, 8)
@@ -345,7 +347,7 @@ fn loss_positions(t: &Tester<'_>) -> Vec<WalkConnection> {
     });
     let slots = (0..6).map(|_| Step::Post(vec![want(O::Read, 8)], 0, Fault::Silent(1)));
     let unanswered = (None, unanswered.chain(slots).collect());
-    // Only the last packet of the message lacks a receive, once and twice.
+    // The last packet of a WRITE with Immediate consumes the receive, which is missing once or twice.
     let unready = [Way::Unready, Way::UnreadyTwice].map(|way| Step::Ask(vec![want(O::WriteImm, FOUR)], way));
     let unready = (None, unready.into_iter().collect());
     // The DUT sends packets of the second message while the peer acknowledges the first.
@@ -358,8 +360,8 @@ fn loss_positions(t: &Tester<'_>) -> Vec<WalkConnection> {
     });
     let atomics = [O::FetchAdd, O::CompareSwap].into_iter().map(|operation| {
         let faults = [Fault::RequestLost(0), Fault::AnswerLost, Fault::SequenceNak(0)];
-        // No request follows the atomic: a response to a later request would imply the atomic's loss, and no time-out
-        // would come.
+        // No request follows the atomic. A response to a later request would imply that the atomic's response was
+        // lost, and the DUT would retry before its timeout.
         let last = vec![want(O::Send, 8), want(operation, 8)];
         let steps = faults.map(|fault| Step::Post(last.clone(), 1, fault));
         (None, steps.into_iter().collect())

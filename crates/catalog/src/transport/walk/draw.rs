@@ -75,7 +75,8 @@ impl Extent {
     }
 }
 
-/// First PSNs shortly before a wrap, a change of the highest bit or a carry, and 0.
+/// First PSNs are these numbers plus 0 to 7: before the wrap, before the highest bit changes, before a carry, and
+/// 0.
 const EDGES: [u32; 4] = [0x00FF_FFF8, 0x007F_FFF8, 0x0000_FFF8, 0];
 
 /// Random choices from one stream.
@@ -167,7 +168,7 @@ impl Draw {
             3 => Stray::Altered(Alteration::OtherService),
             4 => Stray::Altered(Alteration::OtherQp),
             5 => Stray::Altered(Alteration::OtherSource),
-            // The PSN lies beyond all PSNs of the connection.
+            // Keep the PSN beyond all PSNs that the connection uses.
             6 => Stray::Ahead(distance.max(1 << 12)),
             7 => Stray::Behind(distance),
             8 => Stray::GhostAck(distance),

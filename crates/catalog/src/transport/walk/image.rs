@@ -9,7 +9,6 @@ use crate::transport::rc::effect;
 /// An image of the DUT's memory.
 #[derive(Clone, Debug)]
 pub(super) struct Image {
-    /// The memory from its beginning.
     bytes: Vec<u8>,
     base: u64,
     /// Offset of the next packet's payload.

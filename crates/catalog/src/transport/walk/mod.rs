@@ -1,4 +1,4 @@
-//! `c09-walk`: random steps on reliable connections break no rule.
+//! `c09-walk`: on reliable connections with random steps, the DUT breaks no rule.
 //!
 //! The seed determines the steps. The peer sends messages of several lengths. It loses, damages, swaps and repeats
 //! packets, and sends packets without an effect and requests that the DUT must refuse. The DUT posts requests; the
@@ -8,9 +8,9 @@
 //! Each step has its own stream of random numbers, so that removing a step does not change the others. A walk that
 //! fails is shrunk to the fewest steps that still fail (`crates/run/src/shrink.rs`), and `--set` repeats these steps.
 //!
-//! Reading: a walk draws no step that may crash a host (reserved opcodes). It also draws no step with two possible
-//! readings: more READs than the DUT handles at a time, or a NAK of the next PSN. The DUT need not answer a duplicate
-//! of an atomic.
+//! Reading: a walk draws no step that may crash a host (reserved opcodes). It also draws no step on which two
+//! readings of the specification differ: more READs than the DUT handles at a time, or a NAK of the next unused
+//! PSN. The DUT need not answer a duplicate of an atomic.
 //!
 //! False alarm: an R_Key with one flipped bit may belong to another region of the walk, at another address. That region
 //! refuses the request as well.
@@ -166,12 +166,12 @@ fn begin_other(t: &mut Tester<'_>, connection: &WalkConnection) -> verbatim_test
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    // A walk need not exercise statements whose steps it did not draw.
+    // A walk exercises only the statements whose steps it drew.
     f.goes_without.extend(TEST.statements);
     judge_shown(t, f)
 }
 
-/// Checks that each connection came to its end. The rules judge the rest.
+/// Checks that the procedure ran each connection to its end. The rules of the oracle judge the rest.
 fn judge_shown(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     f.exercises_any();
     for case in rc::cases(t)? {
@@ -181,7 +181,7 @@ fn judge_shown(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     Ok(())
 }
 
-/// Reports the steps of a walk that failed or was shrunk, when everything else is judged.
+/// Reports the steps of a walk that failed or was shrunk. The function must run after all checks.
 pub(crate) fn tell_if_broken(t: &Trace, f: &mut Findings<'_>) {
     matrix::tell(t, f);
     let is_shrunk = t.notes.iter().any(|note| note.starts_with(SHRUNK));

@@ -23,7 +23,7 @@ pub(super) mod labels {
 
     /// First transmission of a packet.
     pub(in crate::transport) const REQUEST: Label<Frames> = Label::new("a request");
-    /// Repetition of a packet, after no response, an RNR NAK or a sequence NAK.
+    /// Repetition of a packet after a missing response, an RNR NAK or a sequence NAK.
     pub(in crate::transport) const AGAIN: Label<Frames> = Label::new("a request, again");
     /// Repetition of a packet of an answered message.
     pub(in crate::transport) const DUPLICATE: Label<Frames> = Label::new("an answered request, again");
@@ -41,15 +41,15 @@ pub(super) mod labels {
 
 /// wr_id of the first receive. The wr_ids of requests start at 1.
 pub(super) const RECEIVES: u64 = 1000;
-/// Offset in the DUT's memory that the peer writes and reads.
+/// Offset in the DUT's memory to which the peer adds [`Want::place`].
 pub(super) const TARGET: u32 = 16 * 1024;
-/// Offset of the two slots of receives.
+/// Offset in the DUT's memory of the two receive buffers.
 const SLOTS: u32 = 24 * 1024;
-/// Length in bytes of a slot, for a receive or a result.
+/// Length in bytes of a buffer for a receive or a result.
 pub(super) const SLOT: u32 = 4096;
-/// Longest wait for a completion, with all retransmissions before it.
+/// Longest wait for a completion, including retransmissions before it.
 const PATIENCE: Duration = Duration::from_secs(4);
-/// Longest time of a packet on its way to the DUT.
+/// Longest time that a packet takes to reach the DUT.
 pub(super) const MOMENT: Duration = Duration::from_millis(20);
 /// Greatest number of packets and completions of the DUT in one step. The connection ends if the DUT exceeds this
 /// number.
@@ -65,7 +65,7 @@ pub(super) struct Flying {
     is_done: bool,
     /// Offset in the DUT's memory, and length in bytes.
     extent: (u32, u32),
-    /// Number of repetitions until the message's receive is posted.
+    /// Number of repetitions of the message until its receive is posted.
     lacks_receive: u32,
 }
 
@@ -104,13 +104,13 @@ pub(super) struct Peer {
     pub(super) image: Image,
     /// Whether the connection is over, for example after a refused or failed request.
     pub(super) is_over: bool,
-    /// Whether a request has failed, and all later requests with it.
+    /// Whether a request completed with an error, so that all later requests fail too.
     has_failed: bool,
     /// Whether the DUT's queue pair is still in RTR.
     pub(super) in_rtr: bool,
     pub(super) options: ChannelOptions,
     any_key: bool,
-    /// Index of the message that the peer repeats when another message lacks its receive.
+    /// Index of the answered message that the peer repeats after the next RNR NAK.
     meanwhile: Option<usize>,
     random: u32,
 }
@@ -118,7 +118,7 @@ pub(super) struct Peer {
 impl Peer {
     pub(super) fn open(t: &mut Tester<'_>, connection: &WalkConnection) -> verbatim_tester::Step<Self> {
         let mut requester = Requester::open(t, &connection.options)?;
-        // Half of all connections report credits, which must not stop the DUT forever.
+        // On about half of all connections, the peer reports credits. Few credits must not stop the DUT forever.
         let mut random = t.random(&format!("credits of leg {}", connection.number));
         requester.syndrome = Syndrome::ack(CreditCode(random.between(0, 62).min(31) as u8));
         let (asked, has) = (connection.options.mtu, requester.channel.mtu);
@@ -226,7 +226,7 @@ impl Peer {
         }
     }
 
-    /// Has the DUT post requests. Returns their indices, without the requests that its host refuses.
+    /// Has the DUT post requests. Returns the indices of the requests that its host accepts.
     pub(super) fn post(&mut self, t: &mut Tester<'_>, wants: &[Want]) -> verbatim_tester::Step<Vec<usize>> {
         self.start_sending(t)?;
         let mut posted = Vec::new();
@@ -257,7 +257,7 @@ impl Peer {
         Ok(posted)
     }
 
-    /// Makes a message, and applies it to the memory image.
+    /// Builds a message, if the DUT can execute it, and applies it to the memory image.
     fn make(&mut self, t: &Tester<'_>, want: &Want, name: &str) {
         let (channel, psn, place) = (&self.requester.channel, self.next, TARGET.wrapping_add(want.place));
         let is_atomic = matches!(want.operation, O::CompareSwap | O::FetchAdd);
@@ -378,7 +378,7 @@ impl Peer {
         ask::post_receive(t, &self.requester.channel, labels::RECEIVE, wr_id, (slot, length))
     }
 
-    /// Repeats the unanswered messages, from a PSN on.
+    /// Repeats the unanswered messages from a PSN on, and all unanswered READs and atomics.
     fn send_again(&mut self, t: &mut Tester<'_>, from: Psn) -> verbatim_tester::Step {
         let open: Vec<usize> = (0..self.messages.len())
             .filter(|at| !self.messages[*at].is_done)
@@ -401,7 +401,8 @@ impl Peer {
         Ok(())
     }
 
-    /// Returns the frames of an answered message without its first packet; all frames if it has no further packet.
+    /// Returns the frames of an answered message without its first packet; all frames if it has one packet.
+    /// For a long READ, returns a request for the responses after the first.
     fn tail(&self, at: usize) -> Vec<Vec<u8>> {
         let (flying, channel, mtu) = (&self.messages[at], &self.requester.channel, self.requester.mtu);
         let (place, length) = flying.extent;
@@ -427,7 +428,7 @@ impl Peer {
     /// Sends frames of an answered message until the DUT answers, three times at most.
     fn repeat_frames(&mut self, t: &mut Tester<'_>, at: usize, frames: &[Vec<u8>]) -> verbatim_tester::Step {
         let flying = self.messages[at].clone();
-        // A late response to an earlier message is no response to this message.
+        // Skip late responses to earlier messages.
         t.skip_packets();
         for _ in 0..TRIES {
             for frame in frames {
@@ -450,7 +451,7 @@ impl Peer {
         let illegal = instead(t, illegal);
         let operation = illegal.operation();
         let needs_atomics = matches!(operation, Some(O::CompareSwap | O::FetchAdd));
-        // A request that also lacks a right has two errors, and a NAK may report either.
+        // Skip a request that also lacks a right: it has two errors, and a NAK may report either.
         let is_allowed = operation.is_none_or(|operation| more::may(&self.options, operation));
         let is_right = matches!(illegal, Illegal::Right(_));
         if self.is_over || !is_allowed && !is_right || needs_atomics && !self.requester.channel.atomics {
@@ -490,7 +491,8 @@ impl Peer {
         Ok(())
     }
 
-    /// Acts as requester and responder until all requests are answered and completed, or nothing happens any more.
+    /// Acts as requester and responder until all requests are answered and completed, or until the DUT stays
+    /// silent.
     pub(super) fn settle(&mut self, t: &mut Tester<'_>) -> verbatim_tester::Step {
         let (mut tries, mut signs) = (0, 0);
         while !self.is_over && signs < SIGNS {
@@ -608,14 +610,14 @@ impl Peer {
     pub(super) fn close(mut self, t: &mut Tester<'_>) -> verbatim_tester::Step {
         ask::drain(t)?;
         self.is_over = true;
-        // Read all memory: the part behind the filled bytes must be unchanged.
+        // Read all memory: the part after the filled bytes must be unchanged.
         let channel = &self.requester.channel;
         ask::read_memory(t, channel, steps::MEMORY, channel.memory.length)?;
         self.requester.close(t)
     }
 }
 
-/// Returns the request with a WRITE instead of an operation that the DUT lacks, if the error stays the same.
+/// Replaces an operation that the DUT lacks by a WRITE, if the error stays the same.
 fn instead(t: &Tester<'_>, illegal: Illegal) -> Illegal {
     match illegal {
         Illegal::RKey(operation, bit) if !t.executes(operation) => Illegal::RKey(O::Write, bit),

@@ -50,7 +50,7 @@ impl Peer {
     }
 
     /// Resets the DUT's queue pair and connects it anew, with `psn` or a random PSN as the first PSN of each side.
-    /// Nothing of the previous connection may be left.
+    /// No state of the previous connection may affect the new connection.
     pub(super) fn reset(&mut self, t: &mut Tester<'_>, psn: Option<Psn>) -> verbatim_tester::Step {
         if self.is_over {
             return Ok(());

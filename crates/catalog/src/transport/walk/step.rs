@@ -6,7 +6,7 @@ use verbatim_wire::packet::{NakCode, Psn, RnrTimer};
 
 use pb::Operation as O;
 
-/// Greatest number of steps on one connection; a mask of steps must hold this many bits.
+/// Greatest number of steps on one connection. A mask of steps has one bit for each of these steps.
 pub(super) const ON_ONE: u64 = 16;
 
 /// A request of the DUT, or of the peer.
@@ -15,13 +15,14 @@ pub(super) struct Want {
     pub(super) operation: O,
     /// Length in bytes.
     pub(super) length: u32,
-    /// Offset in bytes from the beginning of an area.
+    /// Offset in bytes, from `TARGET` for the peer and from the start of the memory for the DUT.
     pub(super) place: u32,
     /// Whether the request waits for earlier READs and atomics (fence). Only for requests of the DUT.
     pub(super) fence: bool,
     /// Whether the request asks for a solicited event.
     pub(super) solicited: bool,
-    /// Immediate data, and the value that an atomic adds or swaps in, all bits alike; random if `None`.
+    /// Immediate data, or the value that an atomic adds or swaps in. If `None`, the value is random for the peer,
+    /// and derived from the request's number for the DUT.
     pub(super) value: Option<u64>,
 }
 
@@ -36,13 +37,14 @@ pub(super) enum Way {
     Damaged(u32),
     /// One packet overtakes the packet before it.
     Overtakes(u32),
-    /// The responses are lost, so the peer repeats all messages.
+    /// The peer treats all responses as lost, and repeats all messages.
     AnswersLost,
-    /// The receives are missing at first.
+    /// No receive is posted for the first transmission.
     Unready,
-    /// The receives are missing for the first two transmissions.
+    /// No receive is posted for the first two transmissions.
     UnreadyTwice,
-    /// The receives are missing at first, and the peer repeats an answered message meanwhile.
+    /// No receive is posted for the first transmission. After the RNR NAK, the peer first repeats an answered
+    /// message.
     UnreadyAmid,
 }
 
@@ -63,17 +65,18 @@ pub(super) enum Fault {
     SequenceNak(u32),
     /// The peer sends a packet without an effect, then the response.
     Stray(Stray),
-    /// The peer sends a packet without an effect, and sends the response only after an effect would have shown.
+    /// The peer sends a packet without an effect, and the response 20 ms later.
     Behind(Stray),
-    /// The peer sends a packet without an effect after the first response to a READ, and the other responses later.
+    /// The peer sends a packet without an effect after the first response to a READ, and the other responses 20 ms
+    /// later.
     Within(Stray),
-    /// The peer sends an RNR NAK to any request: a responder may lack a resource other than a receive.
+    /// The peer sends an RNR NAK even if the request needs no receive: a responder may lack another resource.
     Unready(RnrTimer),
     /// The peer sends the response twice.
     AnswerTwice,
     /// The peer sends a response with a wrong ICRC, then the valid response.
     AnswerDamaged,
-    /// One response acknowledges this request and the requests posted with it.
+    /// One response acknowledges this request and all later requests of the step.
     Coalesced,
     /// The peer acknowledges each packet, whether or not the packet requests an ACK.
     Each,
@@ -83,7 +86,7 @@ pub(super) enum Fault {
     RnrThenSilent(RnrTimer, u32),
     /// The peer sends a sequence NAK, and then leaves the request unanswered this many times in a row.
     NakThenSilent(u32),
-    /// The peer sends a response that does not belong to the connection, and the valid response a moment later.
+    /// The peer sends a response that does not belong to the connection, and the valid response 20 ms later.
     Altered(Alteration),
 }
 
@@ -102,16 +105,16 @@ pub(super) enum Alteration {
     OtherSource,
 }
 
-/// A packet without an effect.
+/// A packet that must not have an effect on the DUT.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stray {
     /// A WRITE with this bit of its payload flipped, and the ICRC of the original.
     BadIcrc(u32),
     /// A WRITE that belongs to another connection, or to no connection.
     Altered(Alteration),
-    /// A WRITE with a PSN this far ahead.
+    /// A WRITE with a PSN this far after the peer's next PSN.
     Ahead(u32),
-    /// A SEND with a PSN this far back.
+    /// A SEND with a PSN this far before the peer's next PSN.
     Behind(u32),
     /// An ACK of a PSN this far after the last PSN of the newest request.
     GhostAck(u32),
@@ -125,7 +128,7 @@ pub(super) enum Stray {
     StaleRnr(u32),
     /// A NAK with this code, of a PSN this far before the oldest request of the step.
     StaleFatal(NakCode, u32),
-    /// The last response to a READ, with a PSN this far before the oldest request of the step.
+    /// A READ response Last with a PSN this far before the oldest request of the step.
     StaleRead(u32),
     /// An RNR NAK of a PSN this far after the next unused PSN.
     GhostRnr(u32),
@@ -140,9 +143,9 @@ pub(super) enum Stray {
 pub(super) enum Illegal {
     /// The R_Key has this bit flipped.
     RKey(O, u32),
-    /// The request reaches a byte beyond the region; an atomic reaches 8 bytes beyond.
+    /// The request ends one byte beyond the region; an atomic ends 8 bytes beyond.
     Beyond(O),
-    /// The request begins a byte before the region; an atomic begins 8 bytes before.
+    /// The request begins one byte before the region; an atomic begins 8 bytes before.
     Before(O),
     /// The request begins shortly before the last address, so that its end wraps to address 0.
     Around(O),
@@ -150,13 +153,13 @@ pub(super) enum Illegal {
     Address(O, u32),
     /// The request is an Only packet this many bytes longer than the path MTU.
     TooLong(O, u32),
-    /// The request is a FetchAdd to an address this many bytes behind a multiple of 8.
+    /// The request is a FetchAdd to an address this many bytes after a multiple of 8.
     Unaligned(u32),
-    /// The request is a Middle without a First.
+    /// The request is a WRITE Middle without a First.
     NoFirst,
-    /// The request is a First this many bytes shorter than the path MTU.
+    /// The request is a WRITE First this many bytes shorter than the path MTU.
     ShortFirst(u32),
-    /// The request is a WRITE Only with a byte less than its DMALen.
+    /// The request is a WRITE Only one byte shorter than its DMALen.
     DmaLen,
     /// The request is a SEND this many bytes longer than its receive.
     Overlong(u32),
@@ -165,7 +168,7 @@ pub(super) enum Illegal {
 }
 
 impl Illegal {
-    /// Returns the request's operation, if the operation requires a right of the region or the queue pair.
+    /// Returns the request's operation, or `None` for a SEND that is longer than its receive.
     pub(super) fn operation(self) -> Option<O> {
         match self {
             Self::RKey(operation, _)
@@ -185,12 +188,12 @@ impl Illegal {
 /// A step of a walk.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Step {
-    /// The peer sends messages, one behind the other.
+    /// The peer sends messages back to back, with a disturbance.
     Ask(Vec<Want>, Way),
-    /// The peer repeats the answered message that lies this many messages back.
+    /// The peer repeats the answered message that lies this many messages before the newest.
     Again(u32),
-    /// The peer repeats the answered message that lies this many messages back, without its first packet. A READ is
-    /// repeated from its second response on.
+    /// The peer repeats the answered message this many messages before the newest, without its first packet. For a
+    /// READ, the peer requests the responses after the first.
     Tail(u32),
     /// The peer sends a packet without an effect.
     Stray(Stray),
@@ -199,15 +202,17 @@ pub(super) enum Step {
     /// The DUT posts requests, and the fault affects the first. The step ends when the peer has reacted to the first
     /// packet. The requests stay outstanding.
     Begin(Vec<Want>, Fault),
-    /// The DUT posts requests, and the peer refuses the request with this index. No step of the connection follows.
+    /// The DUT posts requests, and the peer refuses the request with this index. This step is the last of its
+    /// connection.
     Refuse(Vec<Want>, usize, NakCode),
-    /// The peer sends a request that the DUT must refuse. No step of the connection follows.
+    /// The peer sends a request that the DUT must refuse. This step is the last of its connection.
     Illegal(Illegal),
-    /// The peer's packets carry these marks from now on.
+    /// The peer's packets carry these header values from now on.
     Marks(Marks),
-    /// The DUT posts requests while its send queue is drained.
+    /// The DUT posts requests in SQD, and returns to RTS.
     Drain(Vec<Want>),
-    /// The DUT's queue pair goes to RESET, and gets a new connection, with this first PSN of both sides or random ones.
+    /// The DUT's queue pair goes to RESET and gets a new connection. Both sides start with this PSN, or with
+    /// random PSNs.
     Reset(Option<Psn>),
 }
 
@@ -217,13 +222,13 @@ pub(super) struct WalkConnection {
     /// Number of the connection, from 1.
     pub(super) number: u64,
     pub(super) options: ChannelOptions,
-    /// Whether the steps count packets, and so require the path MTU of the options.
+    /// Whether the steps name packets by index, and so work only with the path MTU of the options.
     pub(super) counts_packets: bool,
     /// Whether zero-length READs and WRITEs of the peer use an arbitrary R_Key, which the DUT does not check.
     pub(super) any_key: bool,
-    /// The connection of another queue pair. It begins after this connection, runs its steps before the first step of
-    /// this connection, and then ends. If it has outstanding requests, it ends after this connection.
+    /// A connection of another queue pair, opened after this one. It runs its steps, and ends, before the first
+    /// step of this connection. If its last step is `Begin`, it ends after this connection.
     pub(super) beside: Option<Box<WalkConnection>>,
-    /// Index and step, for the steps to run.
+    /// Steps to run, each with its index on the connection.
     pub(super) steps: Vec<(u64, Step)>,
 }

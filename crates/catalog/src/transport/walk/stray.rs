@@ -12,7 +12,7 @@ use super::step::{Alteration, Illegal, Stray};
 use crate::transport::c09_header_validation::{elsewhere, no_qp};
 use crate::transport::rc::ask::{self, Message};
 
-/// Offset that these packets would access, and their length in bytes.
+/// Offset in the DUT's memory that these packets would access.
 const PLACE: u32 = TARGET + 64;
 const LENGTH: u32 = 64;
 /// Length in bytes of a receive that is too short for a SEND.
@@ -76,7 +76,7 @@ fn frame(t: &Tester<'_>, peer: &Peer, stray: Stray) -> Vec<u8> {
     channel.frame(&write)
 }
 
-/// Builds a packet that is altered so that it does not belong to the connection.
+/// Builds a packet, altered so that it does not belong to the connection.
 pub(super) fn altered(channel: &Channel, packet: &Transport, alteration: Alteration) -> Vec<u8> {
     let mut packet = packet.clone();
     let bth = packet.bth;

@@ -1,4 +1,4 @@
-//! Descriptions of the steps of a walk, for a reader.
+//! Descriptions of the steps of a walk, for reports.
 
 use core::fmt;
 

@@ -38,8 +38,8 @@ fn log(defects: &[LinkDefect]) -> Vec<(Outcome, Counters)> {
     bench.log
 }
 
-/// The qualification does not check that all defects differ, and skips defects that are not observable from outside the
-/// device.
+/// The qualification does not compare defects with each other. It also skips defects that are not observable from
+/// outside the device.
 #[test]
 fn every_defect_behaves_differently() {
     let mut seen = vec![("a sound port".to_string(), log(&[]))];

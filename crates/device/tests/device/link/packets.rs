@@ -74,7 +74,6 @@ pub(crate) fn raw_ipv6(length: usize) -> Wire {
     raw(length).lrh(|lrh| lrh.with_lnh(Lnh::IPV6)).mended()
 }
 
-/// Creates a subnet management packet.
 pub(crate) fn smp(dlid: Lid) -> Wire {
     let lrh = Lrh::default().with_vl(15).with_slid(Lid::PERMISSIVE).with_dlid(dlid);
     let transport = Transport {
@@ -133,7 +132,6 @@ impl Wire {
         self.bth(|bth| bth.with_p_key(PKey(p_key))).mended()
     }
 
-    /// Replaces the end delimiter.
     pub(crate) fn ended(mut self, delimiter: Delimiter) -> Self {
         self.delimiter = delimiter;
         self

@@ -1,5 +1,5 @@
-//! Scenarios. Each scenario sends packets for one rule to ports whose outcome depends on this rule. A conforming port
-//! and a port with a defect in this rule differ in the outcomes.
+//! Scenarios. Each scenario sends packets that concern one rule. A port with a defect in this rule then has other
+//! outcomes than a conforming port.
 
 use verbatim_device::link::{
     Arrival, Counters, Delimiter, LinkChoices, LinkDefect, LinkPort, LinkProfile, Outcome, PortKind,

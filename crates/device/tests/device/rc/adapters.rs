@@ -13,8 +13,8 @@ use verbatim_wire::{AckTimeout, MacAddress, Medium, Mtu, Packet, Psn, Qpn, RnrTi
 pub const A: usize = 0;
 pub const B: usize = 1;
 
-/// A function that returns the delay of each copy of a frame that the link delivers. Its arguments are the time, the
-/// sending end and the frame.
+/// Decides what the link does with a frame, from the time, the sending end and the frame. Returns one delay for
+/// each copy of the frame that the link delivers; an empty vector loses the frame.
 pub type Fate = Box<dyn FnMut(Duration, usize, &[u8]) -> Vec<Duration>>;
 
 /// Delivers each frame once, after 1 us.

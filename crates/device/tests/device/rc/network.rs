@@ -1,5 +1,5 @@
-//! Tests on a disturbed network. If the disturbances stay within the retry counters, conforming adapters succeed and
-//! execute each request once. Beyond that, the right error completion arrives in time.
+//! Tests on a disturbed network. Conforming adapters execute each request once, as long as the disturbances do not
+//! exceed the retry counters. With more disturbances, the right error completion arrives in time.
 
 use std::cell::Cell;
 use std::rc::Rc;

@@ -275,7 +275,8 @@ proptest! {
                 0 => frame.clone_from(&bytes),
                 1 => frame.extend(&bytes),
                 _ => {
-                    // The BTH and the payload are random, and the ICRC is right, so the packet passes the ICRC check.
+                    // The packet has a random BTH and payload, and a right ICRC, so the adapter does not drop it
+                    // for its ICRC.
                     let mut transport = transport;
                     transport.payload.clone_from(&bytes);
                     frame = peer.frame(&transport);

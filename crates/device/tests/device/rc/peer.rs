@@ -1,4 +1,4 @@
-//! An adapter and a station that sends handmade packets.
+//! An adapter, and a station: a peer that sends handmade packets.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub struct Peer {
     pub seen: Vec<(Duration, Transport)>,
     pub completions: Vec<Completion>,
     pub events: Vec<AsyncEvent>,
-    /// PSN of the first request that the adapter expects. `ask` and its variants count PSNs from this PSN.
+    /// PSN of the first request that the adapter expects. `ask` and its variants count PSNs from here.
     pub psn: Psn,
     taken: usize,
 }
@@ -136,7 +136,6 @@ impl Peer {
         self.events.extend(std::iter::from_fn(|| self.adapter.poll_async()));
     }
 
-    /// Advances the time.
     pub fn run(&mut self, time: Duration) {
         let until = self.now + time;
         self.collect();

@@ -53,7 +53,8 @@ fn connectx_6_retries_as_published() {
         );
         assert!(sent[1] >= Duration::from_millis(12), "code {code}: {:?}", sent[1]);
     }
-    // retry_cnt, median time to the error completion in ms at code 14, and range of the number of transmissions.
+    // The columns: retry_cnt, median time to the error completion in ms at code 14, range of the number of
+    // transmissions.
     let published = [
         (1, 440.6, 4..=7),
         (2, 977.6, 5..=8),

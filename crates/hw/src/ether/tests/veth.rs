@@ -49,7 +49,7 @@ fn with_pair(body: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Prints why a test is skipped. In CI this is a failure.
+/// Prints why a test is skipped. In CI, fails the test instead.
 fn skipped(what: &str) {
     assert!(std::env::var_os("CI").is_none(), "{what}");
     eprintln!("SKIPPED: {what}");
@@ -74,7 +74,7 @@ fn try_ip(arguments: &str) -> Result<(), String> {
 fn wake(from: &str, to: &str) {
     let (from, to) = (PacketSocket::open(from).unwrap(), PacketSocket::open(to).unwrap());
     let mut first = frame(60, 0);
-    first[5] = 0x78; // Not a frame that tests look for.
+    first[5] = 0x78; // `ours` ignores frames to this address.
     let start = Instant::now();
     while start.elapsed() < BOUND {
         from.send(&first).unwrap();
@@ -102,7 +102,7 @@ fn ours(socket: &PacketSocket, timeout: Duration) -> Option<Frame> {
     }
 }
 
-/// Returns the error with which the socket stops receiving. Earlier frames are received first.
+/// Receives until the socket returns an error, and returns the error.
 fn end(socket: &PacketSocket) -> EtherError {
     let start = Instant::now();
     loop {

@@ -312,7 +312,7 @@ fn completions_keep_order_and_fields() {
     });
     complete(&bench, 2, WcStatus::SUCCESS, WcOpcode::RECV, |wc| {
         wc.wc_flags = ibv_wc_flags::IBV_WC_WITH_INV.0;
-        c::word!(wc).imm_data = 0x55; // This is no immediate data.
+        c::word!(wc).imm_data = 0x55; // An R_Key, not immediate data.
     });
     complete(&bench, 3, WcStatus::REM_ACCESS_ERR, WcOpcode::SEND, |wc| {
         wc.vendor_err = 0x88;

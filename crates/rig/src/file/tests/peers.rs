@@ -15,8 +15,8 @@ fn kind(text: &str) -> RigKind {
     parse(&rig(text)).unwrap().rigs.remove(0).kind
 }
 
-/// Checks the error of `line`, which becomes line 6 behind the keys of a packet rig. The error points at the value
-/// behind "= ".
+/// Checks the error of `line`, which is line 6 of the file, after the keys of a packet rig. The error points at the
+/// value after "= ".
 #[track_caller]
 fn packet_fails(line: &str, words: &[&str]) {
     let column = line.find("= ").unwrap() + 3;

@@ -110,7 +110,7 @@ fn response_takes_the_devices_latency() {
     profile.latency = Duration::from_millis(80);
     let running = Running::start(profile, &[]);
     let mut rig = running.open(Arc::default());
-    // The best of several tries, because the machine may be busy.
+    // Measure the best of several tries, because the machine may be busy.
     let mut best = Duration::ZERO;
     for id in 1..=10 {
         let sent = rig.send(Stimulus::Mad(0, &get(id))).unwrap();

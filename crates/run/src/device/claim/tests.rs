@@ -224,7 +224,7 @@ fn finds_changes_of_a_rig_whose_journal_is_hidden() {
     assert!(refused.contains("`verbatim rigs restore a`"), "{refused}");
     fs::rename(&hidden, &own).unwrap();
     open("a").settle(&area().0).unwrap();
-    // The lock by PortGUID still has the mark, because the rig settled without reading the PortGUID.
+    // The lock by PortGUID still has the mark, because rig `a` settled its journal without reading the PortGUID.
     assert!(open("b").identify("0x0007").is_err());
     let mut first = open("a");
     first.identify("0x0007").unwrap();

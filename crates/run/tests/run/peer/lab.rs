@@ -1,4 +1,4 @@
-//! An agent on a fake device in memory, and a socket pair on which a test plays the machine.
+//! An agent on a fake device in memory, and a socket pair over which a test acts as the emulated machine.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;

@@ -137,7 +137,7 @@ fn in_a_namespace() {
     });
     let sources = again.time_sources();
     for received in [false, true] {
-        // A single frame may lack a kernel timestamp, so only look for some with it.
+        // A single frame may lack a kernel timestamp, so the test looks for any frame with one.
         assert!(sources.contains(&(received, TimeSource::Kernel)), "{sources:?}");
     }
 

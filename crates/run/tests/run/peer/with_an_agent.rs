@@ -1,4 +1,5 @@
-//! Tests with a real agent on a fake device in memory, and a socket pair on which a test plays the machine.
+//! Tests with a real agent on a fake device in memory, and a socket pair over which a test acts as the emulated
+//! machine.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -38,8 +38,8 @@ fn icrc_covers_all_but_variant_bits() {
             let mut bytes = sound.clone();
             bytes[bit / 8] ^= 0x80 >> (bit % 8);
             let broken = bytes.clone();
-            // Uses the offsets of the well-formed packet, because some changes make the packet another kind or
-            // unparsable.
+            // Uses the offsets of the well-formed packet. After some changes, the packet is of another kind or does
+            // not parse.
             offsets.mend_icrc(&mut bytes);
             assert_eq!(bytes == broken, masked.contains(&bit), "{form}: bit {bit}");
         }

@@ -38,8 +38,8 @@ pub(super) fn of_host(host: &Host<'_>) -> Vec<Found> {
     names(&host.root.join(DEVICES)).iter().flat_map(of).collect()
 }
 
-/// Checks the settings of a rig's devices on this host. If the DUT is on another host, adds where to check the DUT's
-/// settings.
+/// Checks the settings of a rig's devices on this host. If the DUT is on another host, adds a finding
+/// that tells where to check the DUT's settings.
 pub(super) fn of_rig(host: &Host<'_>, rig: &RigConfig) -> Vec<Found> {
     let (own, agent) = match &rig.kind {
         RigKind::Umad { device, agent, .. } => (Some(device), agent.as_deref()),
@@ -220,7 +220,7 @@ impl<'a> Device<'a> {
 fn relaxed_ordering(config: &[u8]) -> Option<bool> {
     const PCI_EXPRESS: u8 = 0x10;
     let mut at = usize::from(*config.get(0x34)? & 0xFC);
-    // The capability list has at most 48 entries; the limit stops at a loop.
+    // The capability list has at most 48 entries. The limit also ends the search in a list with a loop.
     for _ in 0..48 {
         if at < 0x40 {
             return None;
