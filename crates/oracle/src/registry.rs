@@ -395,6 +395,19 @@ rules! {
         "A work request that is posted in ERR is flushed, and so is a send request that is posted in SQE.";
     DatagramCompletes State "datagram-completes" "11.4.1 work requests"
         "A posted datagram completes: in RTS at once, in SQD when the queue pair is in RTS again.";
+    DatagramSent Headers "datagram-sent" "9.8.3 datagrams"
+        "Each datagram has the next PSN, and matches its work request in opcode, headers, length and payload. A request \
+         that a datagram queue pair cannot send has no packet.";
+    DatagramDone Completion "datagram-done" "9.8.3 datagrams"
+        "A datagram that can be sent completes once, with success, in order.";
+    DatagramReceived Completion "datagram-received" "9.8.3 datagrams"
+        "A valid datagram completes the next receive, with its length and its immediate data. A receive that is too \
+         short, or that the device may not write, does not complete with success. In ERR each receive completes.";
+    DatagramDropped Reason "datagram-dropped" "9.6.1 header validation"
+        "A datagram that is not valid for the queue pair, or that finds no receive, completes no receive.";
+    DatagramStored Content "datagram-stored" "9.8.3 datagrams"
+        "A receive holds the addresses of its datagram in the first 40 bytes, then the payload. The rest of the receive \
+         does not change, and neither does a receive without a datagram.";
     RnrWait Time "rnr-wait" "C9-130"
         "A retransmission that only RNR NAKs caused comes after the interval of the last RNR NAK.";
     Drained Time "drained" "10.3.1 send queue drained"

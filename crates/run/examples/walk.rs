@@ -1,8 +1,8 @@
-//! `cargo xtask campaign walk` and `matrix`: random walks, and the rows of covering arrays, on the device model,
-//! with and without defects. Below, "walk" also means a test with rows.
+//! `cargo xtask campaign walk` and `matrix`: random walks, and the rows of covering arrays, on the device model, with
+//! and without defects. In what follows, a matrix test counts as a walk.
 //!
-//! No walk may fail on a sound model, which has no defects, for any choices of the model and any disturbance of
-//! its link. For each defect the program prints the first seed whose walk finds it, and the number of steps after
+//! No walk may fail on a sound model, which has no defects, for any choices of the model and any disturbance of its
+//! link. For each defect the program prints the first seed whose walk finds it, and the number of steps after
 //! shrinking. It lists the defects that no walk found, and those whose walk was not shrunk to ten steps. `--table`
 //! lists all defects.
 
@@ -16,14 +16,15 @@ use verbatim_record_proto::v1::{Outcome, RunSpec, Verdict};
 use verbatim_rig::{DeviceSeed, Disturbances, ProfileName, RigConfig, VirtualConfig};
 use verbatim_run::{Request, RunId, command, execute};
 
-/// The random walks. The defects run only with the first walk, because they are defects of the adapter.
+/// All walks. The defects run with the first only.
 const WALKS: [&str; 2] = ["c09-walk", "c14-walk"];
-/// The tests with rows of covering arrays. The defects run with all of them.
-const MATRICES: [&str; 4] = [
+/// All tests with rows. The defects run with all of them.
+const MATRICES: [&str; 5] = [
     "c09-matrix-asked",
     "c09-matrix-posted",
     "c09-matrix-refused",
     "c09-matrix-strays",
+    "c09-matrix-datagrams",
 ];
 const THREADS: usize = 2;
 /// Number of steps that a shrunk walk should not exceed.
@@ -119,7 +120,7 @@ fn on_sound(test: &str, first: u64, seeds: u64, extent: &Extent) -> usize {
                         break;
                     }
                     for rules_of_hardware in [false, true] {
-                        // With every fourth seed, the device also has random capabilities.
+                        // Every fourth seed draws the capabilities of the device too.
                         let of_any_kind = seed % 4 == 3;
                         let config = VirtualConfig {
                             profile: if of_any_kind {

@@ -17,17 +17,15 @@
 use core::time::Duration;
 
 use verbatim_record::verbs::{Command, Reply, pb};
-use verbatim_record::{
-    Evidence, Findings, FrameSeen, Frames, Gap, Label, Passed, Side, TRIES, Trace, Verbs, Wait, WcStatus,
-};
+use verbatim_record::{Findings, Frames, Gap, Label, Side, TRIES, Trace, Verbs, Wait};
 use verbatim_tester::peer::ChannelOptions;
 use verbatim_tester::{Need, Step, Test, Tester};
-use verbatim_wire::packet::{AckTimeout, Medium, Opcode, Packet, Psn, QKey};
+use verbatim_wire::packet::{AckTimeout, Psn, QKey};
 
-use super::datagrams::labels::{CREATE, MODIFY, OPEN};
 use super::datagrams::{self, DATAGRAMS, HEADER, datagram};
 use crate::transport::rc;
 use crate::transport::rc::ask;
+use verbatim_oracle::Rule;
 
 const FILL: Label<Verbs> = Label::new("fill the memory");
 const FULL: Label<Verbs> = Label::new("post a datagram as long as the MTU");
@@ -145,127 +143,6 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     Ok(())
 }
 
-fn is(holds: bool) -> Passed {
-    if holds { Passed::Pass } else { Passed::Fail }
-}
-
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    let _ = (t.command(OPEN)?, t.commands(MODIFY).count(), t.command(STATE)?);
-    let _ = (t.commands(CLOSED).count(), t.frames(SENT).count(), t.waited(AFTER)?);
-    let (created, stop) = (t.command(CREATE)?, t.waited(STOP)?);
-    let Some(Reply::Qp(qp)) = rc::reply(created) else {
-        return Err(Gap::Missing(CREATE.name));
-    };
-    whole(t, f, qp.qpn)?;
-    not_sent(t, f, qp.qpn)?;
-    let mut done = rc::completions_of(t, Side::Dut, (created.place, stop.place));
-    done.retain(|done| done.completion.qp == qp.qp);
-    for command in t.commands(RECEIVE) {
-        let Command::PostReceive(post) = &command.command else {
-            continue;
-        };
-        if !matches!(rc::reply(command), Some(Reply::Done(_))) {
-            continue;
-        }
-        let of_it: Vec<rc::Done<'_>> = done
-            .iter()
-            .filter(|done| done.completion.wr_id == post.wr_id)
-            .cloned()
-            .collect();
-        let result = match of_it.as_slice() {
-            [] => rc::alive(t, stop.place, true),
-            [only] => is(only.status() != WcStatus::SUCCESS),
-            _ => Passed::Fail,
-        };
-        let evidence: Vec<Evidence<'_>> = rc::evidence(&of_it).into_iter().chain([command.into()]).collect();
-        let words = ("one completion without success", rc::completions_in_words(&of_it));
-        f.prove(DATAGRAMS, &evidence, &format!("receive {}", post.wr_id), words, result);
-    }
-    Ok(())
-}
-
-/// Checks that the DUT sends the MTU-sized datagram as posted.
-fn whole(t: &Trace, f: &mut Findings<'_>, qpn: u32) -> Result<(), Gap> {
-    let filled = rc::effect::written(t.command(FILL)?);
-    let sent = datagrams::sent_by(t, qpn);
-    datagrams::sound_packets(f, &sent);
-    let Some(full) = t.commands(FULL).next() else {
-        return Ok(());
-    };
-    let Command::PostSend(post) = &full.command else {
-        return Err(Gap::Missing(FULL.name));
-    };
-    let length = post.local.map_or(0, |local| local.length) as usize;
-    let data = filled.get(..length).unwrap_or(filled);
-    let is_taken = matches!(rc::reply(full), Some(Reply::Done(_)));
-    let packet = sent.iter().find(|(_, packet)| packet.bth().psn() == FIRST);
-    let (result, seen) = match packet {
-        Some((_, packet)) => {
-            let payload = packet.payload();
-            let alike = payload
-                .iter()
-                .zip(data)
-                .take_while(|(seen, posted)| seen == posted)
-                .count();
-            let is_so = packet.opcode() == Opcode::UD_SEND_ONLY && payload == data;
-            let seen = format!(
-                "{} of {} bytes, the first {alike} as posted",
-                packet.opcode(),
-                payload.len()
-            );
-            (is(is_so), seen)
-        }
-        // On a real path the datagram may have been lost.
-        None if !t.begin.simulated || !is_taken => return Ok(()),
-        None => (rc::alive(t, full.place, true), "none".into()),
-    };
-    let expected = format!("{} of {length} bytes, all as posted", Opcode::UD_SEND_ONLY);
-    let shown: Vec<Evidence<'_>> = packet
-        .map(|(frame, _)| (*frame).into())
-        .into_iter()
-        .chain([full.into()])
-        .collect();
-    f.prove(
-        DATAGRAMS,
-        &shown,
-        "datagram as long as the MTU",
-        (expected, seen),
-        result,
-    );
-    Ok(())
-}
-
-/// Checks that the DUT sends no packet of requests that a datagram queue pair does not support.
-fn not_sent(t: &Trace, f: &mut Findings<'_>, qpn: u32) -> Result<(), Gap> {
-    let last = t.command(LAST)?;
-    // The datagram as long as the MTU uses the first PSN.
-    let full = t.commands(FULL).next();
-    let begins = full.map_or(FIRST, |_| FIRST.next());
-    let of_qp = |frame: &&FrameSeen| {
-        let packet = Packet::parse(Medium::Ethernet, &frame.bytes);
-        let is_its = packet.is_ok_and(|packet| {
-            packet.deth().is_some_and(|deth| deth.src_qp().0 == qpn) && packet.bth().psn().since(begins) < ask::HALF
-        });
-        frame.received && is_its
-    };
-    let early: Vec<&FrameSeen> = t
-        .timeline
-        .frames
-        .iter()
-        .filter(of_qp)
-        .filter(|frame| frame.place < last.place)
-        .collect();
-    let posted: Vec<_> = t.commands(LONG).chain(t.commands(WRITE)).collect();
-    let evidence = posted.into_iter().map(Evidence::from);
-    let shown: Vec<Evidence<'_>> = evidence.chain(early.iter().map(|frame| (*frame).into())).collect();
-    let packets = if early.len() == 1 { "packet" } else { "packets" };
-    let words = ("no packet", format!("{} {packets}", early.len()));
-    f.prove(
-        DATAGRAMS,
-        &shown,
-        "requests that a datagram queue pair does not support",
-        words,
-        is(early.is_empty()),
-    );
-    Ok(())
+    datagrams::judged(t, f, &[Rule::DatagramSent, Rule::DatagramReceived])
 }

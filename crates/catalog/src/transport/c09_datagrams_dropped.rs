@@ -15,17 +15,15 @@
 use core::time::Duration;
 
 use verbatim_record::verbs::{Command, Reply, pb};
-use verbatim_record::{Evidence, Findings, Frames, Gap, Label, Passed, Side, Trace, Verbs, Wait, WcStatus};
+use verbatim_record::{Findings, Frames, Gap, Label, Side, Trace, Verbs, Wait};
 use verbatim_tester::peer::{Channel, ChannelOptions};
 use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::PKey;
-use verbatim_wire::packet::{AckTimeout, ImmDt, Medium, Opcode, Packet, Psn, QKey, Transport};
-use verbatim_wire::verbs::WcOpcode;
+use verbatim_wire::packet::{AckTimeout, ImmDt, Opcode, Psn, QKey, Transport};
 
-use super::datagrams::labels::{CREATE, MODIFY, OPEN};
-use super::datagrams::{self, DATAGRAMS, HEADER, datagram};
-use crate::transport::rc;
+use super::datagrams::{self, DATAGRAMS, HEADER, HEADERS, datagram};
 use crate::transport::rc::ask;
+use verbatim_oracle::Rule;
 
 const FILL: Label<Verbs> = Label::new("fill the memory");
 const RECEIVE: Label<Verbs> = Label::new("post a receive");
@@ -59,7 +57,7 @@ pub(super) static TEST: Test = Test {
         Q_Key, or with a wrong ICRC takes no receive. In RTR and RTS the next sound datagram fills the next receive. A \
         receive in memory that the device may not write does not complete with success, and the memory stays \
         unchanged.",
-    statements: &[DATAGRAMS],
+    statements: &[DATAGRAMS, HEADERS],
     needs: &[Need::Packets],
     parameters: &[],
     procedure,
@@ -164,90 +162,10 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     Ok(())
 }
 
-fn is(holds: bool) -> Passed {
-    if holds { Passed::Pass } else { Passed::Fail }
-}
-
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    let _ = (t.command(OPEN)?, t.commands(MODIFY).count(), t.command(STATE)?);
-    let _ = (
-        t.commands(RECEIVE).count(),
-        t.commands(CLOSED).count(),
-        t.frames(NOWHERE).count(),
-    );
-    let (created, after, read) = (t.command(CREATE)?, t.waited(AFTER)?, t.command(RESULT)?);
-    let Some(Reply::Qp(qp)) = rc::reply(created) else {
-        return Err(Gap::Missing(CREATE.name));
-    };
-    let mut done = rc::completions_of(t, Side::Dut, (created.place, after.place));
-    done.retain(|done| done.completion.qp == qp.qp);
-    let dropped: Vec<Evidence<'_>> = t.frames(DROPPED).map(Evidence::from).collect();
-    if dropped.is_empty() {
-        return Err(Gap::Missing(DROPPED.name));
-    }
-    let taken: Vec<_> = t.frames(TAKEN).collect();
-    let of_taken = |done: &&rc::Done<'_>| done.completion.wr_id <= RECEIVES;
-    let filled: Vec<&rc::Done<'_>> = done.iter().filter(of_taken).collect();
-    let words = |wr_id: u64, status: WcStatus, opcode: u32, bytes: u32, imm: Option<u32>| {
-        let imm = imm.map_or(String::new(), |imm| format!(", ImmDt {imm:#x}"));
-        format!("wr_id {wr_id} with {status}, {}, {bytes} bytes{imm}", WcOpcode(opcode))
-    };
-    let seen = |done: &rc::Done<'_>| {
-        let of = done.completion;
-        words(of.wr_id, done.status(), of.opcode, of.byte_len, of.imm)
-    };
-    let expected: Vec<String> = (1..=taken.len() as u64)
-        .map(|wr_id| words(wr_id, WcStatus::SUCCESS, WcOpcode::RECV.0, HEADER + SOUND, None))
-        .collect();
-    let seen: Vec<String> = filled.iter().map(|done| seen(done)).collect();
-    // After a loss, the next datagram fills the receive of the lost datagram.
-    let sent_later = |place: usize| {
-        let sent = t.timeline.frames.iter().filter(|frame| !frame.received);
-        sent.map(|frame| frame.place)
-            .find(|sent| *sent > place)
-            .unwrap_or(usize::MAX)
-    };
-    let in_time = taken.iter().zip(&filled);
-    let is_late = in_time
-        .into_iter()
-        .any(|(frame, done)| done.event.place > sent_later(frame.place));
-    let comes_later = seen.len() < expected.len() && expected.starts_with(&seen);
-    let result = match (seen == expected, comes_later) {
-        _ if is_late && !t.begin.simulated => Passed::Inconclusive,
-        (true, _) => Passed::Pass,
-        (_, true) if t.begin.simulated => rc::alive(t, after.place, true),
-        // A datagram may have been lost; then the next datagram fills the receive.
-        (_, true) => Passed::Inconclusive,
-        _ => Passed::Fail,
-    };
-    let about = "receives of datagrams";
-    let evidence: Vec<Evidence<'_>> = filled.iter().map(|done| done.event.into()).chain(dropped).collect();
-    let in_words = (expected.join("; "), seen.join("; "));
-    if !f.prove(DATAGRAMS, &evidence, about, in_words, result) {
-        return Ok(());
-    }
-    let mut memory = rc::effect::written(t.command(FILL)?).to_vec();
-    let Some(Reply::Bytes(found)) = rc::reply(read) else {
-        return Err(Gap::Missing(RESULT.name));
-    };
-    for (at, frame) in (0u32..).zip(&taken) {
-        let Ok(packet) = Packet::parse(Medium::Ethernet, &frame.bytes) else {
-            continue;
-        };
-        // `c09-datagrams` checks the header.
-        datagrams::put(&mut memory, &found.bytes, at * SLOT, packet.payload());
-    }
-    let words = ("the payloads that were taken, the rest unchanged", memory.as_slice());
-    rc::effect::memory_is(f, (DATAGRAMS, "memory of the DUT"), read, words);
-    let failed = done.iter().find(|done| done.completion.wr_id > RECEIVES);
-    let is_done = failed.is_some_and(|failed| failed.status() == WcStatus::SUCCESS);
-    let seen = failed.map_or("none".into(), rc::Done::in_words);
-    let about = "receive where the device may not write";
-    let evidence: Vec<Evidence<'_>> = failed.iter().map(|failed| failed.event.into()).collect();
-    f.prove(DATAGRAMS, &evidence, about, ("no success", seen), is(!is_done));
-    if let Some(read) = t.commands(CLOSED_RESULT).next() {
-        let words = ("as it was registered", [0; SLOT as usize].as_slice());
-        rc::effect::memory_is(f, (DATAGRAMS, "memory that may not be written"), read, words);
-    }
-    Ok(())
+    datagrams::judged(
+        t,
+        f,
+        &[Rule::DatagramDropped, Rule::DatagramReceived, Rule::DatagramStored],
+    )
 }

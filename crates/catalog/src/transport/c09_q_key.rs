@@ -15,20 +15,19 @@
 
 use core::time::Duration;
 
-use verbatim_record::verbs::{Reply, pb};
-use verbatim_record::{Findings, Frames, Gap, Label, Passed, Side, TRIES, Trace, Verbs, Wait, WcStatus};
+use verbatim_record::verbs::pb;
+use verbatim_record::{Findings, Frames, Gap, Label, Side, TRIES, Trace, Verbs, Wait};
 use verbatim_tester::peer::{Channel, ChannelOptions};
 use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::packet::{AckTimeout, Opcode, Psn, QKey};
 
 use super::c09_header_validation::elsewhere;
-use super::datagrams::labels::{CREATE, MODIFY, OPEN};
-use super::datagrams::{self, Datagrams, HEADER, datagram};
+use super::datagrams::labels::OPEN;
+use super::datagrams::{self, DATAGRAMS, Datagrams, HEADER, HEADERS, datagram};
 use super::soft_roce;
 use crate::transport::rc;
 use crate::transport::rc::ask;
-
-const HEADERS: &str = "9.6.1 header validation";
+use verbatim_oracle::Rule;
 
 const FILL: Label<Verbs> = Label::new("fill the memory");
 const RECEIVE: Label<Verbs> = Label::new("post a receive");
@@ -64,7 +63,7 @@ pub(super) static TEST: Test = Test {
         changed in RTS. It sends one datagram to another address, and one without immediate data. Each is sent three \
         times. The right datagram, which is shorter, follows up to three times. Only right datagrams complete \
         receives, with 40 bytes of header and their payload. The rest of the memory is unchanged.",
-    statements: &[HEADERS],
+    statements: &[HEADERS, DATAGRAMS],
     needs: &[Need::Packets],
     parameters: &[soft_roce::PARAMETER],
     procedure,
@@ -119,7 +118,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
 }
 
 /// Returns the connection with a destination address that the DUT does not have.
-fn to_nobody(channel: &Channel) -> Channel {
+pub(super) fn to_nobody(channel: &Channel) -> Channel {
     let mirrored = Channel {
         own: channel.dut,
         dut: channel.own,
@@ -136,61 +135,9 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     if let Some(why) = soft_roce::spared(t, TEST.id, rc::reply(t.command(OPEN)?), sent) {
         f.observe(format!("no datagram without its immediate data was sent: {why}"), &[]);
     }
-    let _ = (t.commands(MODIFY).count(), t.commands(RECEIVE).count());
-    let _ = (t.command(STATE)?, t.frames(WRONG).count());
-    let _ = (t.frames(ELSEWHERE).count(), t.frames(CUT).count());
-    let (created, after) = (t.command(CREATE)?, t.waited(AFTER)?);
-    let Some(Reply::Qp(qp)) = rc::reply(created) else {
-        return Err(Gap::Missing(CREATE.name));
-    };
-    let right: Vec<_> = t.frames(RIGHT).collect();
-    let first = right.first().ok_or(Gap::Missing(RIGHT.name))?;
-    let payload = verbatim_wire::packet::Packet::parse(verbatim_wire::packet::Medium::Ethernet, &first.bytes)
-        .map(|packet| packet.payload().to_vec())
-        .unwrap_or_default();
-    let mut done = rc::completions_of(t, Side::Dut, (created.place, after.place));
-    done.retain(|done| done.completion.qp == qp.qp);
-    let is_right = |done: &rc::Done<'_>| {
-        done.status() == WcStatus::SUCCESS
-            && done.completion.byte_len == HEADER + SOUND
-            && done.event.place > first.place
-    };
-    let in_order = done.iter().zip(1..).all(|(done, wr_id)| done.completion.wr_id == wr_id);
-    let result = if done.is_empty() {
-        rc::alive(t, after.place, right.len() >= TRIES as usize)
-    } else if done.len() <= right.len() && in_order && done.iter().all(is_right) {
-        Passed::Pass
-    } else {
-        Passed::Fail
-    };
-    let expected = format!(
-        "1 to {} completions of receives in order, with {} bytes",
-        right.len(),
-        HEADER + SOUND
-    );
-    let seen = rc::completions_in_words(&done);
-    let passed = f.prove(
-        HEADERS,
-        &rc::evidence(&done),
-        "receives completed by datagrams",
-        (expected, seen),
-        result,
-    );
-    let read = t.command(RESULT)?;
-    if !passed {
-        return Ok(());
-    }
-    let mut memory = rc::effect::written(t.command(FILL)?).to_vec();
-    let Some(Reply::Bytes(found)) = rc::reply(read) else {
-        return Err(Gap::Missing(RESULT.name));
-    };
-    for at in (0u32..).map(|n| n * SLOT).take(done.len()) {
-        datagrams::put(&mut memory, &found.bytes, at, &payload);
-    }
-    let words = (
-        "the payload of the right datagram in each receive that completed, the rest unchanged",
-        memory.as_slice(),
-    );
-    rc::effect::memory_is(f, (HEADERS, "memory of the DUT"), read, words);
-    Ok(())
+    datagrams::judged(
+        t,
+        f,
+        &[Rule::DatagramDropped, Rule::DatagramReceived, Rule::DatagramStored],
+    )
 }

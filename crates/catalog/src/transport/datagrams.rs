@@ -1,16 +1,18 @@
 //! A datagram queue pair of the DUT, and datagrams that the peer sends to it.
 
 use verbatim_record::verbs::{Command, Reply, pb};
-use verbatim_record::{Evidence, Findings, FrameSeen, Label, Passed, Side, Trace, Verbs};
+use verbatim_record::{Findings, Gap, Label, Side, Trace, Verbs};
 use verbatim_tester::peer::{Channel, DEPTH};
 use verbatim_tester::{Step, Stop, Tester};
-use verbatim_wire::packet::{Deth, Medium, Opcode, Packet, Psn, QKey, Qpn, Transport};
+use verbatim_wire::packet::{Deth, Opcode, Psn, QKey, Qpn, Transport};
 
-use crate::transport::rc;
+use crate::transport::rc::ask;
+use verbatim_oracle::Rule;
 
 pub(super) const DATAGRAMS: &str = "9.8.3 datagrams";
+pub(super) const HEADERS: &str = "9.6.1 header validation";
 
-/// Number of bytes at the start of a receive that hold the network header, before the payload.
+/// Number of bytes before the payload that hold the network header.
 pub(super) const HEADER: u32 = 40;
 
 /// Labels of the commands that open a datagram queue pair.
@@ -20,11 +22,15 @@ pub(super) mod labels {
     pub(in crate::transport) const OPEN: Label<Verbs> = Label::new("ask for the port");
     pub(in crate::transport) const CREATE: Label<Verbs> = Label::new("create a datagram queue pair");
     pub(in crate::transport) const MODIFY: Label<Verbs> = Label::new("modify the datagram queue pair");
+    pub(super) const OTHER: Label<Verbs> = Label::new("register memory that is taken away");
+    pub(super) const POST: Label<Verbs> = Label::new("post a datagram in SQD");
+    pub(super) const GONE: Label<Verbs> = Label::new("take its memory away");
+    pub(in crate::transport) const STATE: Label<Verbs> = Label::new("state of the queue pair");
 }
 
 /// A datagram queue pair of the DUT.
 pub(super) struct Datagrams {
-    /// Copy of a reliable connection's channel, with the handle of the datagram queue pair.
+    /// The channel of a reliable connection, with the handle of this queue pair.
     pub(super) channel: Channel,
     pub(super) qpn: Qpn,
     /// The host's reply to Open, with the facts of the port.
@@ -81,21 +87,32 @@ pub(super) fn begin(t: &mut Tester<'_>, channel: &Channel, q_key: QKey) -> Step<
         Reply::Refused(refused) => return Err(no_datagrams(&refused)),
         _ => return Err(Stop::Tester("a host answered CreateQp with something else".into())),
     };
-    let port = facts.port;
     let of = Datagrams {
         channel: Channel { qp: qp.qp, ..*channel },
         qpn: Qpn(qp.qpn),
         peer: t.address_of_peer(facts)?,
         opened,
     };
+    init(t, &of, q_key)?;
+    Ok(of)
+}
+
+/// Moves the queue pair to INIT.
+///
+/// # Errors
+/// Returns an error when the DUT's host refuses the command, or when the run must stop.
+pub(super) fn init(t: &mut Tester<'_>, of: &Datagrams, q_key: QKey) -> Step {
+    let port = match &of.opened {
+        Reply::Opened(facts) => Some(facts.port),
+        _ => None,
+    };
     let init = pb::QpAttributes {
         pkey_index: Some(0),
-        port: Some(port),
+        port,
         qkey: Some(q_key.0),
         ..pb::QpAttributes::default()
     };
-    step(t, &of, pb::QpState::Init, init)?;
-    Ok(of)
+    step(t, of, pb::QpState::Init, init)
 }
 
 /// Returns the reason to stop: a device may support only reliable connections, which is no failure.
@@ -106,36 +123,62 @@ fn no_datagrams(refused: &pb::Refused) -> Stop {
     ))
 }
 
-/// Returns the datagrams that the DUT sent from this queue pair.
-pub(super) fn sent_by(t: &Trace, qpn: u32) -> Vec<(&FrameSeen, Packet<'_>)> {
-    let is_its = |packet: &Packet<'_>| packet.deth().is_some_and(|deth| deth.src_qp().0 == qpn);
-    let received = t.timeline.frames.iter().filter(|frame| frame.received);
-    received
-        .filter_map(|frame| Some((frame, Packet::parse(Medium::Ethernet, &frame.bytes).ok()?)))
-        .filter(|(_, packet)| is_its(packet))
-        .collect()
+/// Lets the rules of datagrams judge a test, which must exercise `rules`.
+pub(super) fn judged(t: &Trace, f: &mut Findings<'_>, rules: &[Rule]) -> Result<(), Gap> {
+    t.command(labels::OPEN)?;
+    t.command(labels::CREATE)?;
+    f.exercises(rules);
+    Ok(())
 }
 
-/// Checks ICRC, transport version, P_Key and the reserved byte of the DUT's datagrams.
-pub(super) fn sound_packets(f: &mut Findings<'_>, sent: &[(&FrameSeen, Packet<'_>)]) {
-    for (frame, packet) in sent {
-        let shown = [Evidence::from(*frame)];
-        if !packet.icrc_is_right() {
-            let hex = |crc: Option<[u8; 4]>| crc.map_or_else(|| "none".into(), |crc| format!("{crc:02x?}"));
-            let words = (hex(packet.computed_icrc()), hex(packet.icrc()));
-            f.prove(rc::ICRC, &shown, "ICRC of a datagram", words, Passed::Fail);
-        }
-        let (bth, deth) = (packet.bth(), packet.deth().unwrap_or_default());
-        let fields = [
-            ("BTH:TVer", u64::from(bth.tver()), 0),
-            ("BTH:P_Key, the partition", u64::from(bth.p_key().0 & 0x7FFF), 0x7FFF),
-            ("DETH, the reserved byte", deth.reserved_32().0, 0),
-        ];
-        for (name, seen, expected) in fields {
-            if seen != expected {
-                let words = (format!("{expected:#x}"), format!("{seen:#x}"));
-                f.prove(DATAGRAMS, &shown, name, words, Passed::Fail);
-            }
+/// Makes the send queue fail: the memory of a request in SQD is deregistered, and the queue pair moves to RTS. Returns
+/// whether the host reports SQE.
+///
+/// # Errors
+/// Returns an error when the DUT's host refuses a command, or when the run must stop.
+pub(super) fn fail(t: &mut Tester<'_>, channel: &Channel, of: &Datagrams, q_key: QKey) -> Step<bool> {
+    let none = pb::QpAttributes::default();
+    let register = Command::RegisterMemory(pb::RegisterMemory {
+        length: 4096,
+        access: Some(pb::Access::default()),
+    });
+    let Reply::Memory(other) = t.verbs(labels::OTHER, Side::Dut, register)? else {
+        return Ok(false);
+    };
+    step(t, of, pb::QpState::Sqd, none.clone())?;
+    let post = pb::PostSend {
+        local: Some(pb::Slice {
+            memory: other.memory,
+            offset: 0,
+            length: 48,
+        }),
+        ..of.send(channel, FAILS, q_key)
+    };
+    t.verbs(labels::POST, Side::Dut, Command::PostSend(post))?;
+    let gone = Command::DeregisterMemory(pb::DeregisterMemory { memory: other.memory });
+    t.verbs(labels::GONE, Side::Dut, gone)?;
+    step(t, of, pb::QpState::Rts, none)?;
+    // Take the completion of the datagram, so that the next completion belongs to a receive.
+    t.next_completion(Side::Dut, of.channel.qp, t.now().after(ask::RESPONSE_WAIT))?;
+    let reply = ask::query(t, &of.channel, labels::STATE)?;
+    Ok(matches!(reply, Reply::Status(status) if status.state() == pb::QpState::Sqe))
+}
+
+/// `wr_id` of the request that fails.
+const FAILS: u64 = 1000;
+
+impl Datagrams {
+    /// Returns a SEND to the peer, without data.
+    pub(super) fn send(&self, channel: &Channel, wr_id: u64, q_key: QKey) -> pb::PostSend {
+        pb::PostSend {
+            qp: self.channel.qp,
+            wr_id,
+            operation: pb::Operation::Send.into(),
+            signaled: true,
+            address: Some(self.peer.clone()),
+            remote_qpn: channel.own_qpn.0,
+            remote_qkey: q_key.0,
+            ..pb::PostSend::default()
         }
     }
 }
@@ -149,13 +192,4 @@ pub(super) fn datagram(channel: &Channel, qpn: Qpn, q_key: QKey, payload: Vec<u8
     };
     packet.bth = packet.bth.with_dest_qp(qpn);
     packet
-}
-
-/// Copies the payload of a datagram into a memory image, after the header of its receive.
-///
-/// The header comes from `found`, the memory as the host read it, so that the comparison ignores the header.
-pub(super) fn put(memory: &mut [u8], found: &[u8], at: u32, payload: &[u8]) {
-    let header = found.get(at as usize..(at + HEADER) as usize);
-    rc::effect::put(memory, at, header.unwrap_or_default());
-    rc::effect::put(memory, at + HEADER, payload);
 }

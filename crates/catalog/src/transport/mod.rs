@@ -174,6 +174,7 @@ pub(crate) const TESTS: &[&Test] = &[
     &walk::REGION_EDGES,
     &walk::TEST,
     &walk::ASKED,
+    &walk::DATAGRAMS,
     &walk::POSTED,
     &walk::REFUSED,
     &walk::STRAYS,

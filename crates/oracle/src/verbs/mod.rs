@@ -21,6 +21,7 @@ mod compare;
 mod completion;
 mod congestion;
 mod credits;
+mod datagrams;
 mod effect;
 mod errors;
 mod events;
@@ -89,9 +90,18 @@ static RULES: &[&[(Rule, VerbsRule)]] = &[
     order::RULES,
 ];
 
+/// Returns the rules of queue pairs, connected or not.
+fn of_queue_pairs() -> impl Iterator<Item = &'static (Rule, states::StatesRule)> {
+    states::RULES.iter().chain(datagrams::RULES)
+}
+
 pub(crate) fn all() -> impl Iterator<Item = Rule> {
     let of_talks = RULES.iter().flat_map(|rules| rules.iter().map(|(rule, _)| *rule));
-    of_talks.chain(states::RULES.iter().map(|(rule, _)| *rule))
+    // The rules of packets have the ICRC, too.
+    let of_queue_pairs = of_queue_pairs()
+        .map(|(rule, _)| *rule)
+        .filter(|rule| *rule != Rule::Icrc);
+    of_talks.chain(of_queue_pairs)
 }
 
 /// Returns the numbers of the commands that a device must refuse, and that were refused.
@@ -116,7 +126,7 @@ pub(crate) fn refused_by_right(trace: &Trace) -> BTreeSet<u32> {
 pub(crate) fn rule(trace: &Trace) -> Ruling<'_> {
     let mut ruling = Ruling::default();
     for qp in &qp_history::qp_histories(trace) {
-        for (rule, asks) in states::RULES {
+        for (rule, asks) in of_queue_pairs() {
             asks(
                 qp,
                 &mut Asking {

@@ -132,7 +132,7 @@ fn as_gid(ip: Option<(IpAddr, IpAddr)>) -> Option<[Ipv6Addr; 2]> {
 }
 
 /// Returns source and destination of a packet as GIDs.
-fn ends(packet: &Packet<'_>) -> Option<[Ipv6Addr; 2]> {
+pub(super) fn ends(packet: &Packet<'_>) -> Option<[Ipv6Addr; 2]> {
     let of_v4 = packet.ipv4().map(|ip| (IpAddr::V4(ip.src()), IpAddr::V4(ip.dst())));
     let of_v6 = || packet.ipv6().map(|ip| (IpAddr::V6(ip.src()), IpAddr::V6(ip.dst())));
     as_gid(of_v4.or_else(of_v6))

@@ -20,6 +20,7 @@ pub(super) struct QpHistory<'t> {
     pub(super) trace: &'t Trace,
     pub(super) facts: Facts,
     pub(super) handle: u32,
+    pub(super) qpn: u32,
     pub(super) service: pb::Service,
     pub(super) depths: (u32, u32),
     /// Commands to its host about the queue pair, in order.
@@ -160,6 +161,7 @@ pub(super) fn qp_histories(trace: &Trace) -> Vec<QpHistory<'_>> {
             trace,
             facts,
             handle: qp.qp,
+            qpn: qp.qpn,
             service: of.service(),
             depths: (of.send_depth, of.receive_depth),
             events: within

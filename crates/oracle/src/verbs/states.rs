@@ -324,7 +324,7 @@ fn datagram_completes<'t>(history: &QpHistory<'t>, asking: &mut Asking<'_, 't>) 
 }
 
 /// Returns whether the memory of a request is registered and writable for the device. A host may refuse other memory.
-fn is_in_memory(memory: &[&VerbsDone], local: Option<pb::Slice>, until: usize) -> bool {
+pub(super) fn is_in_memory(memory: &[&VerbsDone], local: Option<pb::Slice>, until: usize) -> bool {
     let Some(local) = local.filter(|local| local.length > 0) else {
         return true;
     };

@@ -38,10 +38,15 @@ impl Facts {
                 _ => false,
             };
         }
-        let mtu = self.active_mtu.and_then(|code| u8::try_from(code).ok()).map(Mtu);
-        let fits = mtu.and_then(Mtu::bytes).is_some_and(|most| length <= most);
         let has_way = post.address.as_ref().is_some_and(|address| !address.dgid.is_empty());
-        service == pb::Service::Ud && operation == Send && fits && has_way
+        service == pb::Service::Ud && operation == Send && self.fits_mtu(post) && has_way
+    }
+
+    /// Returns whether a request is not longer than the port's MTU. Returns false if the MTU is unknown.
+    pub(super) fn fits_mtu(&self, post: &pb::PostSend) -> bool {
+        let mtu = self.active_mtu.and_then(|code| u8::try_from(code).ok()).map(Mtu);
+        let length = post.local.map_or(0, |local| local.length);
+        mtu.and_then(Mtu::bytes).is_some_and(|most| length <= most)
     }
 
     pub(super) fn of(trace: &Trace) -> Self {

@@ -42,11 +42,12 @@ pub(super) struct Live {
 impl Live {
     /// Opens the interface. The capture keeps `lost` up to date.
     pub(super) fn open(interface: &str, lost: &Rc<Cell<u64>>) -> anyhow::Result<Self> {
-        let socket = PacketSocket::listen(interface).map_err(|error| Usage(format!("--interface: {error}")))?;
+        // A signal may come as soon as the socket exists.
         let is_over = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
             flag::register(signal, Arc::clone(&is_over))?;
         }
+        let socket = PacketSocket::listen(interface).map_err(|error| Usage(format!("--interface: {error}")))?;
         Ok(Self {
             socket,
             part: HEADER.to_vec(),

@@ -33,7 +33,7 @@ use verbatim_tester::{Need, Parameter, Step, Stream, Test, Tester};
 use super::rc::{self, steps};
 pub(super) use directed::{ATOMIC_REPLAY, LOSS_POSITIONS, PSN_WRAP, REGION_EDGES, STALE_RESPONSES};
 use draw::Extent;
-pub(super) use matrix::{ASKED, POSTED, REFUSED, STRAYS};
+pub(super) use matrix::{ASKED, DATAGRAMS, POSTED, REFUSED, STRAYS};
 pub use matrix::{Rows, failed_rows, rows};
 use peer::Peer;
 use step::{ON_ONE, WalkConnection};

@@ -1,4 +1,4 @@
-//! `c09-matrix-asked`, `-posted`, `-refused`, `-strays`: rows of covering arrays on reliable connections.
+//! `c09-matrix-asked`, `-posted`, `-refused`, `-strays`, `-datagrams`: rows of covering arrays.
 //!
 //! A row is one connection: events before, a message or a stray packet with a disturbance, and messages behind it that
 //! show late damage. In the rows of strength 2 each pair of conditions occurs. The rules judge every row; no row has a
@@ -8,6 +8,7 @@
 //! if `rows` asks for a part of them. A row that fails is shrunk to the fewest conditions that still fail.
 
 mod asked;
+mod datagrams;
 mod parts;
 mod posted;
 mod refused;
@@ -26,6 +27,7 @@ use super::step::{Fault, Step, WalkConnection};
 use super::{ACCESS, ATOMICS, COMPLETION, DUPLICATES, ERRORS, IMMEDIATE, INVALID, NAKS, RESPONSE_DATA};
 use crate::cover::{Array, Family, Row};
 use crate::transport::c09_060_atomic_responder::has_atomics;
+use crate::transport::datagrams as transport_datagrams;
 use crate::transport::rc::answer::{ACKNOWLEDGEMENT, MSN};
 use crate::transport::rc::{self, offers};
 use parts::Cells;
@@ -36,15 +38,23 @@ const STRENGTHS: (u64, u64) = (2, 4);
 /// A family with its rows.
 struct Matrix {
     family: &'static Family,
-    connection: fn(&Cells<'_>) -> WalkConnection,
+    run: Run,
     arrays: [OnceLock<Array>; 3],
 }
 
+/// Kind of a family's rows.
+enum Run {
+    /// Each row is a reliable connection.
+    Connections(fn(&Cells<'_>) -> WalkConnection),
+    /// Each row is a datagram queue pair.
+    Datagrams,
+}
+
 impl Matrix {
-    const fn new(family: &'static Family, connection: fn(&Cells<'_>) -> WalkConnection) -> Self {
+    const fn new(family: &'static Family, run: Run) -> Self {
         Self {
             family,
-            connection,
+            run,
             arrays: [const { OnceLock::new() }; 3],
         }
     }
@@ -89,24 +99,61 @@ impl Matrix {
                 t.parameter("keep")
             )));
         }
-        let simulated = t.is_simulated();
-        let family = self.family;
-        let all_default = vec![0; family.factors.len()];
-        let first = is_part(|name| t.parameter(name)).then_some((0, &all_default));
-        for (number, row) in first.into_iter().chain(rows.iter().map(|(number, row)| (*number, row))) {
-            let cells = Cells {
-                family,
-                row,
-                number,
-                simulated,
-            };
-            let connection = match number {
-                0 => unanswered(&cells),
-                _ => (self.connection)(&cells),
-            };
-            super::take(t, &[connection])?;
+        let (family, simulated) = (self.family, t.is_simulated());
+        let cells = |row, number| Cells {
+            family,
+            row,
+            number,
+            simulated,
+        };
+        match self.run {
+            Run::Connections(connection) => {
+                let all_default = vec![0; family.factors.len()];
+                if is_part(|name| t.parameter(name)) {
+                    super::take(t, &[unanswered(&cells(&all_default, 0))])?;
+                }
+                for (number, row) in &rows {
+                    super::take(t, &[connection(&cells(row, *number))])?;
+                }
+            }
+            Run::Datagrams => {
+                let channel = datagrams::begin(t)?;
+                for (number, row) in &rows {
+                    datagrams::run(t, &cells(row, *number), &channel)?;
+                }
+            }
         }
         Ok(())
+    }
+
+    /// Returns the places where the DUT's queue pairs of the rows were created.
+    fn created(&self, t: &Trace) -> Vec<usize> {
+        let (label, skipped) = match self.run {
+            Run::Connections(_) => (labels::CREATE, usize::from(is_part(|name| given(&t.begin, name)))),
+            Run::Datagrams => (transport_datagrams::labels::CREATE, 0),
+        };
+        let of_dut = t.commands(label).filter(|done| done.side == Side::Dut);
+        of_dut.skip(skipped).map(|done| done.place).collect()
+    }
+
+    /// Returns the rows to which the failed checks belong.
+    fn failed(&self, t: &Trace, f: &Findings<'_>, rows: &[(u64, Row)]) -> Vec<(u64, Row)> {
+        let created = self.created(t);
+        let mut at = 0;
+        let mut begins: Vec<usize> = Vec::new();
+        for (_, row) in rows {
+            begins.extend(created.get(at));
+            // Another queue pair of the row was created behind its own.
+            let history = self.family.find(row, parts::HISTORY.name).unwrap_or_default();
+            at += if parts::has_another(history) { 2 } else { 1 };
+        }
+        let failed = f.checks.iter().filter(|check| check.result() == Passed::Fail);
+        let rows_of = failed.filter_map(|check| {
+            let place = usize::try_from(*check.places.last()?).ok()?;
+            begins.partition_point(|begin| *begin <= place).checked_sub(1)
+        });
+        let all: BTreeSet<usize> = rows_of.collect();
+        all.into_iter().filter_map(|at| rows.get(at).cloned()).collect()
     }
 
     /// Reports the rows that failed, when everything else is judged.
@@ -123,7 +170,7 @@ impl Matrix {
         };
         let rows = |parameter: &dyn Fn(&str) -> u64| self.rows(parameter, Stream::new(begin.seed, &begin.test, "rows"));
         let all = rows(&|name| given(begin, name));
-        for (number, row) in failed(t, f, &all, self.family).into_iter().take(SHOWN) {
+        for (number, row) in self.failed(t, f, &all).into_iter().take(SHOWN) {
             let words = self.family.in_words(&row);
             let again = again(&format!("--set row={number}"));
             f.observe(format!("{FAILED}{number} fails: {words}; {again}"), &[]);
@@ -183,39 +230,9 @@ fn given(begin: &Begin, name: &str) -> u64 {
     given.map_or(0, |(_, value)| *value)
 }
 
-/// Returns the places where the DUT's queue pairs of the rows were created.
-fn created(t: &Trace) -> Vec<usize> {
-    let of_dut = t.commands(labels::CREATE).filter(|done| done.side == Side::Dut);
-    let unanswered = usize::from(is_part(|name| given(&t.begin, name)));
-    of_dut.skip(unanswered).map(|done| done.place).collect()
-}
-
-/// Returns the rows to which the failed checks belong.
-fn failed(t: &Trace, f: &Findings<'_>, rows: &[(u64, Row)], family: &Family) -> Vec<(u64, Row)> {
-    let created = created(t);
-    let mut at = 0;
-    let mut begins: Vec<usize> = Vec::new();
-    for (_, row) in rows {
-        begins.extend(created.get(at));
-        // Another queue pair of the row was created behind its own.
-        at += if parts::has_another(family.value(row, parts::HISTORY.name)) {
-            2
-        } else {
-            1
-        };
-    }
-    let failed = f.checks.iter().filter(|check| check.result() == Passed::Fail);
-    let rows_of = failed.filter_map(|check| {
-        let place = usize::try_from(*check.places.last()?).ok()?;
-        begins.partition_point(|begin| *begin <= place).checked_sub(1)
-    });
-    let all: BTreeSet<usize> = rows_of.collect();
-    all.into_iter().filter_map(|at| rows.get(at).cloned()).collect()
-}
-
 macro_rules! matrix {
-    ($name:ident $matrix:ident $id:literal $family:ident $about:literal $reading:literal [$($statement:path),*]) => {
-        static $matrix: Matrix = Matrix::new(&$family::FAMILY, $family::connection);
+    ($name:ident $matrix:ident $id:literal $family:path, $run:expr, $about:literal $reading:literal [$($statement:path),*]) => {
+        static $matrix: Matrix = Matrix::new(&$family, $run);
 
         #[doc = $about]
         pub(in crate::transport) static $name: Test = Test {
@@ -224,7 +241,7 @@ macro_rules! matrix {
             revision: 1,
             about: $about,
             reading: $reading,
-            statements: &[ACKNOWLEDGEMENT, $($statement),*],
+            statements: &[$($statement),*],
             needs: &[Need::Packets],
             parameters: PARAMETERS,
             procedure: |t: &mut Tester<'_>| -> Done { $matrix.take(t) },
@@ -233,26 +250,31 @@ macro_rules! matrix {
     };
 }
 
-matrix!(ASKED ASKED_ROWS "c09-matrix-asked" asked
+matrix!(ASKED ASKED_ROWS "c09-matrix-asked" asked::FAMILY, Run::Connections(asked::connection),
     "The DUT executes each message of the peer once and in order, for each pair of conditions."
     "Operation, length, address, PSN, history, company, loss, duplicate: each pair of values occurs \
         in a row. A row is a connection; the rules judge it."
-    [COMPLETION, IMMEDIATE, ATOMICS, rc::GENERATION, DUPLICATES, NAKS, RESPONSE_DATA, MSN]);
-matrix!(POSTED POSTED_ROWS "c09-matrix-posted" posted
+    [ACKNOWLEDGEMENT, COMPLETION, IMMEDIATE, ATOMICS, rc::GENERATION, DUPLICATES, NAKS, RESPONSE_DATA, MSN]);
+matrix!(POSTED POSTED_ROWS "c09-matrix-posted" posted::FAMILY, Run::Connections(posted::connection),
     "The DUT sends, retries and completes each of its requests as the rules demand, for each pair of conditions."
     "Operation, length, address, PSN, history, company, treatment by the peer, retries: each pair of values occurs \
         in a row. A row is a connection; the rules judge it."
-    [COMPLETION, IMMEDIATE, ATOMICS, rc::GENERATION, NAKS, RESPONSE_DATA, TIMEOUT, RNR]);
-matrix!(REFUSED REFUSED_ROWS "c09-matrix-refused" refused
+    [ACKNOWLEDGEMENT, COMPLETION, IMMEDIATE, ATOMICS, rc::GENERATION, NAKS, RESPONSE_DATA, TIMEOUT, RNR]);
+matrix!(REFUSED REFUSED_ROWS "c09-matrix-refused" refused::FAMILY, Run::Connections(refused::connection),
     "The DUT refuses each request with an error, and does nothing of it, for each pair of conditions."
     "Error, operation, PSN, history, the message before: each pair of values occurs \
         in a row. A row is a connection; the rules judge it."
-    [INVALID, ACCESS, ERRORS, ATOMICS, MSN]);
-matrix!(STRAYS STRAYS_ROWS "c09-matrix-strays" strays
+    [ACKNOWLEDGEMENT, INVALID, ACCESS, ERRORS, ATOMICS, MSN]);
+matrix!(STRAYS STRAYS_ROWS "c09-matrix-strays" strays::FAMILY, Run::Connections(strays::connection),
     "Packets that belong to no outstanding request have no effect, for each pair of conditions."
     "Kind, distance, state of the requester, operation, PSN, history: each pair of values occurs \
         in a row. A row is a connection; the rules judge it."
-    [COMPLETION, rc::GENERATION, NAKS, RESPONSE_DATA, TIMEOUT, rc::ICRC]);
+    [ACKNOWLEDGEMENT, COMPLETION, rc::GENERATION, NAKS, RESPONSE_DATA, TIMEOUT, rc::ICRC]);
+matrix!(DATAGRAMS DATAGRAM_ROWS "c09-matrix-datagrams" datagrams::FAMILY, Run::Datagrams,
+    "A datagram queue pair sends, accepts and drops each datagram as the rules demand, for each pair of conditions."
+    "Operation, length, Q_Key, PSN, history, state, receive, error: each pair of values occurs \
+        in a row. A row is a queue pair; the rules judge it."
+    [transport_datagrams::DATAGRAMS, transport_datagrams::HEADERS, rc::ICRC]);
 
 const PARAMETERS: &[Parameter] = &[
     Parameter {
@@ -289,11 +311,12 @@ const PARAMETERS: &[Parameter] = &[
 const ALL_CONDITIONS: u64 = (1 << 16) - 1;
 
 /// All tests with their rows.
-static ALL: [(&Test, &Matrix); 4] = [
+static ALL: [(&Test, &Matrix); 5] = [
     (&ASKED, &ASKED_ROWS),
     (&POSTED, &POSTED_ROWS),
     (&REFUSED, &REFUSED_ROWS),
     (&STRAYS, &STRAYS_ROWS),
+    (&DATAGRAMS, &DATAGRAM_ROWS),
 ];
 
 /// Returns the test of a record and its rows.
@@ -323,8 +346,11 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     }
     f.exercises_any();
     rc::dialogues(t)?;
+    let Some((_, matrix)) = matrix_of(&t.begin).filter(|(_, matrix)| matches!(matrix.run, Run::Connections(_))) else {
+        return Ok(());
+    };
     let names = [subjects::REQUEST, subjects::STRAY, subjects::ILLEGAL].map(|label| label.name);
-    let begin = created(t).first().copied().unwrap_or(usize::MAX);
+    let begin = matrix.created(t).first().copied().unwrap_or(usize::MAX);
     let mut frames = t.timeline.frames.iter().filter(|frame| frame.place > begin);
     let is_sent = frames.any(|frame| !frame.received && names.contains(&frame.label.as_str()));
     if !is_sent && !t.commands(rc::steps::POST).any(|done| done.place > begin) {

@@ -1,0 +1,318 @@
+//! Rules for the datagrams that the device sends, and for the completions of their work requests.
+
+use verbatim_record::verbs::{Command, pb};
+use verbatim_record::{Evidence, FrameSeen, HostEvent, Passed, VerbsDone, WcStatus};
+use verbatim_wire::packet::{Opcode, Packet, Psn};
+use verbatim_wire::verbs::WcOpcode;
+
+use super::super::asking::Asking;
+use super::super::qp_history::{QpHistory, is_refused};
+use super::super::states::is_in_memory;
+use super::{DUE, Image, PARTITION, completions, frames, image, is_alive, is_of_datagrams, part};
+
+/// Work request of a datagram queue pair.
+struct Post<'t> {
+    done: &'t VerbsDone,
+    post: &'t pb::PostSend,
+    /// Q_Key of the queue pair when the request was posted.
+    q_key: u32,
+    /// Whether a datagram queue pair can send the request.
+    is_sendable: bool,
+    /// Bytes to send, as far as they are known.
+    bytes: Image,
+    completion: Option<(&'t HostEvent, &'t pb::Completion)>,
+}
+
+impl Post<'_> {
+    fn is_sent(&self) -> bool {
+        let has_failed = |(_, completion): (_, &pb::Completion)| completion.status != WcStatus::SUCCESS.0;
+        self.is_sendable && !self.completion.is_some_and(has_failed)
+    }
+}
+
+/// Work requests between two resets of the queue pair.
+struct Epoch<'t> {
+    first: Psn,
+    begin: usize,
+    posts: Vec<Post<'t>>,
+}
+
+fn epochs<'t>(history: &QpHistory<'t>) -> Vec<Epoch<'t>> {
+    let mut epochs: Vec<Epoch<'t>> = Vec::new();
+    let mut q_key = 0;
+    history.each(|is, done| match &done.command {
+        Command::ModifyQp(modify) if super::is_done(done) => {
+            let given = modify.attributes.clone().unwrap_or_default();
+            q_key = given.qkey.unwrap_or(q_key);
+            if let Some(psn) = given.sq_psn {
+                epochs.push(Epoch {
+                    first: Psn::new(psn),
+                    begin: done.place,
+                    posts: Vec::new(),
+                });
+            }
+        }
+        Command::PostSend(post) if !is_refused(done) => {
+            let Some(epoch) = epochs.last_mut() else { return };
+            let mut told = completions(history).filter(|(happened, _)| happened.place > done.place);
+            let completion = told.find(|(_, completion)| completion.wr_id == post.wr_id);
+            let until = completion.map_or(history.end, |(happened, _)| happened.place);
+            let is_up = matches!(is.state, pb::QpState::Rts | pb::QpState::Sqd);
+            let is_registered = |at: usize| is_in_memory(&history.memory, post.local, at);
+            let operation = matches!(post.operation(), pb::Operation::Send | pb::Operation::SendImm);
+            epoch.posts.push(Post {
+                done,
+                post,
+                q_key,
+                is_sendable: is_up
+                    && operation
+                    && history.facts.fits_mtu(post)
+                    && is_registered(done.place)
+                    && is_registered(until),
+                bytes: part(
+                    &image(history.trace, post.local.unwrap_or_default().memory, None, done.place),
+                    post.local,
+                ),
+                completion,
+            });
+        }
+        _ => {}
+    });
+    epochs
+}
+
+/// Returns the datagrams of the queue pair, by their source queue pair.
+fn sent<'t>(history: &QpHistory<'t>) -> impl Iterator<Item = (&'t FrameSeen, Packet<'t>)> {
+    let qpn = history.qpn;
+    frames(history, true).filter(move |(_, packet)| packet.deth().is_some_and(|deth| deth.src_qp().0 == qpn))
+}
+
+/// Checks the ICRC of each datagram.
+pub(super) fn icrc<'t>(history: &QpHistory<'t>, asking: &mut Asking<'_, 't>) {
+    if !is_of_datagrams(history) {
+        return;
+    }
+    for (frame, packet) in sent(history) {
+        asking.must(packet.icrc_is_right(), [frame.into()], || {
+            let hex = |crc: Option<[u8; 4]>| crc.map_or_else(|| "none".into(), |crc| format!("{crc:02x?}"));
+            (packet.to_string(), hex(packet.computed_icrc()), hex(packet.icrc()))
+        });
+    }
+}
+
+/// Returns the fields of a datagram that its work request determines, in words.
+fn fields(opcode: Opcode, se: bool, (q_key, to): (u32, u32), imm: Option<u32>, length: usize) -> String {
+    let se = if se { ", SE" } else { "" };
+    let imm = imm.map_or(String::new(), |imm| format!(", immediate {imm:#010x}"));
+    format!("{opcode}{se}, Q_Key {q_key:#010x}, DestQP {to:#08x}{imm}, {length} bytes")
+}
+
+/// Returns the difference between a datagram and its work request: expected and seen value.
+fn difference(history: &QpHistory<'_>, of: &Post<'_>, packet: &Packet<'_>) -> Option<(String, String)> {
+    let (bth, deth, post) = (packet.bth(), packet.deth().unwrap_or_default(), of.post);
+    let with_imm = post.operation() == pb::Operation::SendImm;
+    let opcode = if with_imm {
+        Opcode::UD_SEND_ONLY_IMM
+    } else {
+        Opcode::UD_SEND_ONLY
+    };
+    let own_key = post.remote_qkey >> 31 == 1;
+    let q_key = if own_key { of.q_key } else { post.remote_qkey };
+    let expected = fields(
+        opcode,
+        post.solicited,
+        (q_key, post.remote_qpn),
+        with_imm.then_some(post.imm),
+        of.bytes.len(),
+    );
+    let seen = fields(
+        packet.opcode(),
+        bth.solicited_event(),
+        (deth.q_key().0, bth.dest_qp().0),
+        packet.imm().map(|imm| imm.data().0),
+        packet.payload().len(),
+    );
+    if expected != seen {
+        return Some((expected, seen));
+    }
+    let fixed = [
+        ("TVer", u32::from(bth.tver()), 0),
+        ("AckReq", u32::from(bth.ack_request()), 0),
+        ("partition", u32::from(bth.p_key().0 & PARTITION), u32::from(PARTITION)),
+        ("reserved byte of the DETH", u32::from(deth.reserved_32().0 != 0), 0),
+    ];
+    if let Some((name, seen, expected)) = fixed.into_iter().find(|(_, seen, expected)| seen != expected) {
+        return Some((format!("{name} {expected:#x}"), format!("{name} {seen:#x}")));
+    }
+    let pairs = of.bytes.iter().zip(packet.payload());
+    if let Some((at, (known, byte))) = pairs
+        .enumerate()
+        .find(|(_, (known, byte))| known.is_some_and(|known| known != **byte))
+    {
+        let known = known.unwrap_or_default();
+        return Some((format!("byte {at} of the payload {known:#04x}"), format!("{byte:#04x}")));
+    }
+    // Switches may rewrite the traffic class.
+    let address = post.address.as_ref().filter(|_| history.is_simulated())?;
+    let dscp = packet
+        .ipv4()
+        .map(|ip| ip.dscp())
+        .or(packet.ipv6().map(|ip| ip.dscp()))?;
+    let label = packet
+        .ipv6()
+        .map(|ip| ip.flow_label().0)
+        .filter(|_| address.flow_label != 0);
+    let words = |dscp: u32, label: Option<u32>| {
+        let label = label.map_or(String::new(), |label| format!(", flow label {label:#07x}"));
+        format!("DSCP {dscp}{label}")
+    };
+    let expected = words(address.traffic_class >> 2, label.map(|_| address.flow_label));
+    let seen = words(dscp.into(), label);
+    (expected != seen).then_some((expected, seen))
+}
+
+/// Checks that each datagram has the next PSN and matches the work request of its PSN.
+pub(super) fn datagram_sent<'t>(history: &QpHistory<'t>, asking: &mut Asking<'_, 't>) {
+    if !is_of_datagrams(history) {
+        return;
+    }
+    let epochs = epochs(history);
+    let mut frames_of: Vec<Vec<Option<&'t FrameSeen>>> =
+        epochs.iter().map(|epoch| vec![None; epoch.posts.len()]).collect();
+    for (frame, packet) in sent(history) {
+        let Some(of) = epochs.iter().rposition(|epoch| epoch.begin < frame.place) else {
+            continue;
+        };
+        let (epoch, used) = (&epochs[of], &mut frames_of[of]);
+        let offset = packet.bth().psn().since(epoch.first) as usize;
+        // A request that is not sent takes no PSN.
+        let may_be = |at: &usize| {
+            let spared = epoch.posts[..*at].iter().filter(|post| !post.is_sent()).count();
+            let is_before = epoch.posts[*at].done.place < frame.place;
+            epoch.posts[*at].is_sendable && is_before && (*at - spared..=*at).contains(&offset)
+        };
+        let candidates: Vec<usize> = (0..epoch.posts.len()).filter(may_be).collect();
+        let differs = |at: &usize| difference(history, &epoch.posts[*at], &packet);
+        let mut alike: Vec<usize> = candidates.iter().copied().filter(|at| differs(at).is_none()).collect();
+        alike.sort_by_key(|at| used[*at].is_some());
+        let at = alike.first().or(candidates.first()).copied();
+        let Some(at) = at else {
+            asking.must(false, [frame.into()], || {
+                let last = epoch.first.plus(epoch.posts.len() as u32);
+                let expected = format!(
+                    "a PSN from {} on, before {last}, of a request that can be sent",
+                    epoch.first
+                );
+                (packet.to_string(), expected, format!("PSN {}", packet.bth().psn()))
+            });
+            continue;
+        };
+        let post = &epoch.posts[at];
+        let again = used[at].filter(|earlier| history.is_simulated() || earlier.bytes != frame.bytes);
+        used[at] = Some(frame);
+        let evidence = [Evidence::from(post.done)]
+            .into_iter()
+            .chain(again.map(Evidence::from))
+            .chain([frame.into()]);
+        match (again, differs(&at)) {
+            (None, None) => {
+                let words = fields(
+                    packet.opcode(),
+                    packet.bth().solicited_event(),
+                    (packet.deth().unwrap_or_default().q_key().0, packet.bth().dest_qp().0),
+                    packet.imm().map(|imm| imm.data().0),
+                    packet.payload().len(),
+                );
+                asking.held(format!("PSN {}, {words}", packet.bth().psn()), evidence);
+            }
+            (_, Some((expected, seen))) => asking.must(false, evidence, || (packet.to_string(), expected, seen)),
+            (Some(_), None) => asking.must(false, evidence, || {
+                (
+                    packet.to_string(),
+                    "each PSN once".into(),
+                    "the PSN a second time".into(),
+                )
+            }),
+        }
+    }
+    for (epoch, used) in epochs.iter().zip(&frames_of) {
+        missing(history, asking, epoch, used);
+    }
+}
+
+/// Checks that each datagram that completed was sent. In simulations no datagram is lost.
+fn missing<'t>(history: &QpHistory<'t>, asking: &mut Asking<'_, 't>, epoch: &Epoch<'t>, used: &[Option<&FrameSeen>]) {
+    for (post, frame) in epoch.posts.iter().zip(used) {
+        let Some((happened, completion)) = post.completion.filter(|_| frame.is_none() && post.is_sendable) else {
+            continue;
+        };
+        let due = happened.at.latest.after(DUE);
+        let is_owed = completion.status == WcStatus::SUCCESS.0 && is_alive(history, happened.place, due);
+        let (result, seen) = match (is_owed, history.is_simulated()) {
+            (false, _) => continue,
+            (true, true) => (Passed::Fail, "none, though the request completed"),
+            (true, false) => (Passed::Inconclusive, "none: the datagram may have been lost"),
+        };
+        asking.say(result, [post.done.into(), happened.into()], || {
+            let about = format!("datagram of wr_id {}", post.post.wr_id);
+            (about, "one packet".into(), seen.into())
+        });
+    }
+}
+
+/// Checks that each request that can be sent completes once, with success, in order.
+pub(super) fn datagram_done<'t>(history: &QpHistory<'t>, asking: &mut Asking<'_, 't>) {
+    if !is_of_datagrams(history) {
+        return;
+    }
+    for epoch in epochs(history) {
+        let mut before = 0;
+        // Behind a request that cannot be sent, the send queue may have failed.
+        for of in epoch.posts.iter().take_while(|of| of.is_sendable && of.post.signaled) {
+            let is_it = |completion: &pb::Completion| completion.wr_id == of.post.wr_id;
+            let told: Vec<_> = completions(history)
+                .filter(|(happened, completion)| happened.place > of.done.place && is_it(completion))
+                .collect();
+            let is_shared = history.commands.iter().any(|done| match &done.command {
+                Command::PostReceive(post) => post.wr_id == of.post.wr_id,
+                Command::PostSend(post) => post.wr_id == of.post.wr_id && done.number != of.done.number,
+                _ => false,
+            });
+            let Some((happened, completion)) = told.first().copied().filter(|_| !is_shared) else {
+                continue;
+            };
+            let stops = |done: &&VerbsDone| matches!(&done.command, Command::ModifyQp(modify) if modify.state() != pb::QpState::Rts);
+            let is_stopped = history
+                .commands
+                .iter()
+                .filter(|done| done.place > of.done.place)
+                .any(|done| stops(done) && done.place < happened.place);
+            if is_stopped {
+                break;
+            }
+            let words = |wr_id: u64, status: u32, opcode: u32| {
+                format!("wr_id {wr_id} with {}, {}", WcStatus(status), WcOpcode(opcode))
+            };
+            let expected = words(of.post.wr_id, WcStatus::SUCCESS.0, WcOpcode::SEND.0);
+            let seen = words(completion.wr_id, completion.status, completion.opcode);
+            let is_so = expected == seen && told.len() == 1 && happened.place > before;
+            before = happened.place;
+            let evidence = [Evidence::from(of.done)]
+                .into_iter()
+                .chain(told.iter().map(|(happened, _)| (*happened).into()));
+            let result = if is_so { Passed::Pass } else { Passed::Fail };
+            asking.say(result, evidence, || {
+                let seen = match told.len() {
+                    1 if expected == seen => format!("{seen}, before the completion of an earlier request"),
+                    1 => seen,
+                    count => format!("{count} completions, the first {seen}"),
+                };
+                (
+                    format!("datagram of wr_id {}", of.post.wr_id),
+                    format!("{expected}, once and in order"),
+                    seen,
+                )
+            });
+        }
+    }
+}
