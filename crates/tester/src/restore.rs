@@ -93,7 +93,7 @@ impl Tester<'_> {
         let lease = self.journal.lease_s();
         if (1..=patience).contains(&lease) {
             self.note(format!(
-                "the device answers no M_Key that may be in force: waiting {lease} s for the lease to expire"
+                "the device answered none of the M_Keys that may be in force: waiting until its M_Key lease period of {lease} s is over"
             ));
             self.pause(Duration::from_secs(u64::from(lease) + 2))?;
             if self.try_keys()? {

@@ -258,14 +258,14 @@ fn payload_length(asked: &Asked<'_>) -> Outcome {
     let is_so = pmtu.kept(|size| fits(asks.part(), length, size)).is_some();
     Outcome::must(is_so, || {
         let least = match asks.part() {
-            Part::First | Part::Middle => "",
-            Part::Last => "1 byte up to ",
-            Part::Only => "0 bytes up to ",
+            Part::First | Part::Middle => "exactly ",
+            Part::Last => "1 to ",
+            Part::Only => "at most ",
         };
         let opcode = asked.parsed.opcode;
         (
-            format!("a payload of {least}the path MTU, {pmtu} bytes, in {opcode}"),
-            length,
+            format!("{least}{pmtu} bytes of payload (path MTU) in {opcode}"),
+            format!("{length} bytes"),
         )
     })
     .with(match asked.window.pmtu_source {

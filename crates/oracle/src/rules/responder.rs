@@ -301,8 +301,11 @@ fn damaged_request(answered: &Answered<'_>) -> Outcome {
         return Outcome::Holds;
     };
     Outcome::must(false, || {
-        let expected = format!("no acknowledgement of PSN {}, whose packet was damaged", damaged.psn);
-        (expected, format!("PSN {}", answered.parsed.psn))
+        let expected = format!(
+            "no acknowledgement of PSN {}, whose packet must be discarded",
+            damaged.psn
+        );
+        (expected, format!("a response with PSN {}", answered.parsed.psn))
     })
     .with(damaged.number)
     .unless(Excuse::RequestsLost)

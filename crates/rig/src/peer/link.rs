@@ -17,9 +17,9 @@ use crate::port::NotSent;
 fn not_sent(error: &EtherError) -> NotSent {
     match error {
         EtherError::TooLong { .. } | EtherError::TooShort { .. } => NotSent::Refused(error.to_string()),
-        EtherError::Full { .. } => {
-            NotSent::NoRoom(format!("{error}; run the test again when this host has less to do"))
-        }
+        EtherError::Full { .. } => NotSent::NoRoom(format!(
+            "{error}; check that the device's host runs and that its link is up, and run the test again"
+        )),
         _ => NotSent::Gone(gone(error)),
     }
 }

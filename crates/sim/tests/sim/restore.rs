@@ -162,7 +162,7 @@ fn restore_waits_for_lease_expiry() {
     assert!(
         entries
             .iter()
-            .any(|entry| matches!(entry, Entry::Note(note) if note.text.contains("lease to expire")))
+            .any(|entry| matches!(entry, Entry::Note(note) if note.text.contains("M_Key lease period")))
     );
     assert_eq!(state(&mut rig), before);
 }

@@ -455,7 +455,8 @@ fn address(to: IpAddr, gid: u32, (hop_limit, traffic_class, flow_label): (u8, u8
 
 fn unexpected(reply: &Reply) -> Stop {
     Stop::Tester(format!(
-        "a host answered with \"{}\", which is no answer to the command",
+        "the device's host answered a command with \"{}\", which is no reply to it: check the agent with `verbatim doctor --agent \
+         ADDRESS`, and report this if the agent passes",
         verbatim_record::verbs::reply_words(reply)
     ))
 }

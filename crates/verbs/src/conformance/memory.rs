@@ -206,9 +206,10 @@ fn large(agent_session: &mut AgentSession) -> Checked {
         .done("WriteMemory", write_command(memory, 0, bytes.clone()))
         .map_err(lost)?;
     let seen = read(agent_session, slice(memory, 0, LARGE)).map_err(lost)?;
-    if seen != bytes {
+    if let Some(at) = seen.iter().zip(&bytes).position(|(seen, written)| seen != written) {
         return wrong(format!(
-            "{LARGE} bytes were written, and ReadMemory returned other bytes"
+            "{LARGE} bytes were written with one command, and byte {at} is {:#04x}; expected {:#04x}",
+            seen[at], bytes[at]
         ));
     }
     Ok(format!(
