@@ -29,7 +29,7 @@ enum Place {
 pub(crate) struct Tls {
     pub(crate) host: String,
     pub(crate) port: u16,
-    /// The name that the daemon's certificate must have; None for the host.
+    /// The name that the daemon's certificate must have; None means `host`.
     pub(crate) name: Option<String>,
     pub(crate) files: ClientFiles,
 }
@@ -61,8 +61,8 @@ impl Address {
         Ok(Self(Place::Unix(text.into())))
     }
 
-    /// Returns the address `https://HOST:PORT`, with the certificates for TLS. `name` is the name that the daemon's
-    /// certificate must have; None for the host.
+    /// Returns the address `https://HOST:PORT`, with the certificates for TLS. `name` is the name that the
+    /// daemon's certificate must have; None means HOST.
     ///
     /// # Errors
     /// When the text has another form.
@@ -100,7 +100,7 @@ impl Address {
     }
 
     fn of_runtime_directory(variable: Option<OsString>) -> Self {
-        // A service manager separates several directories by colons.
+        // `$RUNTIME_DIRECTORY` may list several directories, separated by colons.
         let first = variable.and_then(|list| std::env::split_paths(&list).next());
         first
             .and_then(|directory| Self::unix(&directory.join(SOCKET)).ok())

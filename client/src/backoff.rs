@@ -9,7 +9,7 @@ use tokio::time::Instant;
 const FIRST: Duration = Duration::from_millis(20);
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// Pauses that double up to a limit, each with a random part, for at most `patience`. A success resets the pauses.
+/// Pauses between attempts. They double up to [`LONGEST`], and each has a random part. They end after `patience`.
 #[derive(Debug)]
 pub(crate) struct Backoff {
     patience: Duration,
@@ -26,7 +26,7 @@ impl Backoff {
         }
     }
 
-    /// Returns the pause before the next attempt after a failure; None when the patience is over.
+    /// Returns the pause before the next attempt; None once `patience` has passed since the first failure.
     pub(crate) fn after_failure(&mut self) -> Option<Duration> {
         let now = Instant::now();
         let since = *self.since.get_or_insert(now);

@@ -21,17 +21,17 @@ use crate::{Address, Error, LeaseName, RigName, RunName, Watch};
 
 /// Time limit of a short call.
 const SHORT: Duration = Duration::from_secs(30);
-/// Time limit of a restore. If the device does not respond, each area of the device takes a timeout.
+/// Time limit of a restore. It is long because a device that does not respond costs one timeout per attribute.
 const RESTORE: Duration = Duration::from_secs(600);
 /// Time for which [`patiently`] repeats a call.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Largest accepted response, in bytes. tonic's default of 4 MiB is too small for the report of a sweep.
+/// Largest accepted response, in bytes. The report of a large run exceeds tonic's default of 4 MiB.
 const LARGEST: usize = 256 << 20;
 /// Idle time after which the connection sends a keep-alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
 /// Time limit of the keep-alive's response. It is long because a loaded machine may be slow.
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(60);
-/// Flow-control window of a stream, in bytes. A list of thousands of rigs fits into it, and needs no window updates.
+/// Flow-control window of a stream, in bytes. A list of thousands of rigs fits into the window.
 const WINDOW: u32 = 4 << 20;
 
 /// A connection to a daemon. Clones share the connection.
@@ -49,7 +49,8 @@ impl Client {
     pub async fn connect(address: Address) -> Result<Self, Error> {
         probe(&address).await?;
         let (uri, connector) = match address.tls() {
-            // The connector has its own address. The URI only becomes the authority of the calls.
+            // The connector already knows the address to connect to. This URI only supplies the HTTP/2
+            // `:authority` of the calls.
             Some(tls) => (
                 format!("http://{}:{}", tls.host_in_url(), tls.port),
                 Some(connector(tls)?),
@@ -79,7 +80,7 @@ impl Client {
         &self.address
     }
 
-    /// Returns the tests that match, in the order of a run, and the catalogue's version.
+    /// Returns the tests that match any of the patterns, in the order of a run, and the version of the catalogue.
     ///
     /// # Errors
     /// When a pattern matches no test, or the call fails.
@@ -132,7 +133,7 @@ impl Client {
         self.call("RestoreRig", RESTORE, client.restore_rig(request)).await
     }
 
-    /// Follows the rigs: first returns all rigs, then each rig that changed.
+    /// Follows the rigs. The stream first returns every rig, then a rig each time it changes.
     ///
     /// # Errors
     /// When the call fails.
@@ -146,7 +147,7 @@ impl Client {
         ))
     }
 
-    /// Drains a rig for this reason, or puts it back into use if the reason is empty.
+    /// Drains a rig for the given reason. An empty reason puts the rig back into use.
     ///
     /// # Errors
     /// When no rig has this name, this user is no admin of the rig, or the call fails.
@@ -170,8 +171,8 @@ impl Client {
             .await
     }
 
-    /// Creates a lease. After a temporary error, sends the same request again. The request id, from [`fresh_id`],
-    /// prevents a second lease.
+    /// Creates a lease, and repeats the request after a temporary error. The request id, from [`fresh_id`], is the
+    /// same in each attempt, so the daemon creates one lease only.
     ///
     /// # Errors
     /// When no such rig exists, this user may not use it, or the call fails.
@@ -198,7 +199,8 @@ impl Client {
         self.part("GetLease", "a lease", answer.lease)
     }
 
-    /// Returns the leases, the newest first. `ended` adds ended leases; `mine` selects the caller's own.
+    /// Returns the leases, the newest first. With `ended`, also returns ended leases. With `mine`, returns only
+    /// the caller's leases.
     ///
     /// # Errors
     /// When the call fails.
@@ -247,7 +249,7 @@ impl Client {
     /// Ends a lease. The daemon may still restore the device when this call returns.
     ///
     /// # Errors
-    /// When no lease has this name, it belongs to another user or to a run, or the call fails.
+    /// When no lease has this name, the lease belongs to another user or to a run, or the call fails.
     pub async fn end_lease(&self, lease: &LeaseName) -> Result<v1::Lease, Error> {
         let mut client = self.leases();
         let name = lease.to_string();
@@ -257,8 +259,8 @@ impl Client {
         self.part("EndLease", "a lease", answer.lease)
     }
 
-    /// Creates a run. After a temporary error, sends the same request again. The request id, from [`fresh_id`],
-    /// prevents a second run.
+    /// Creates a run, and repeats the request after a temporary error. The request id, from [`fresh_id`], is the
+    /// same in each attempt, so the daemon creates one run only.
     ///
     /// # Errors
     /// When the rig, a pattern or a parameter is invalid, or the call fails.
@@ -271,10 +273,10 @@ impl Client {
         .await
     }
 
-    /// Creates a run as [`Client::create_run`] does, with all fields of the request, such as a lease.
+    /// Like [`Client::create_run`], but with all fields of the request, such as a lease.
     ///
     /// # Errors
-    /// As [`Client::create_run`], and when the lease is over or belongs to another user.
+    /// The errors of [`Client::create_run`]. Also when the lease is over or belongs to another user.
     pub async fn create_run_under(&self, request: v1::CreateRunRequest) -> Result<v1::Run, Error> {
         patiently(|| async {
             let mut client = self.runs();
@@ -296,8 +298,8 @@ impl Client {
         self.part("GetRun", "a run", answer.run)
     }
 
-    /// Returns a page of runs, the newest first. `page_size` 0 is the daemon's default; an empty `page_token` means the
-    /// first page.
+    /// Returns a page of runs, the newest first. `page_size` 0 means the daemon's default; an empty `page_token`
+    /// means the first page.
     ///
     /// # Errors
     /// When the filter or the token is invalid, or the call fails.
@@ -336,10 +338,10 @@ impl Client {
         self.part("CancelRun", "a run", answer.run)
     }
 
-    /// Pins or unpins a run. The daemon keeps a pinned run and its files.
+    /// Pins or unpins a run. The daemon's limits on stored runs do not apply to a pinned run.
     ///
     /// # Errors
-    /// When no run has this name, it belongs to another user, or the call fails.
+    /// When no run has this name, the run belongs to another user, or the call fails.
     pub async fn pin_run(&self, run: &RunName, pinned: bool) -> Result<v1::Run, Error> {
         let mut client = self.runs();
         let name = run.to_string();
@@ -351,7 +353,7 @@ impl Client {
     /// Deletes an ended run with its files.
     ///
     /// # Errors
-    /// When no run has this name, it belongs to another user, is pinned or still runs, or the call fails.
+    /// When no run has this name, the run belongs to another user, is pinned or has not ended, or the call fails.
     pub async fn delete_run(&self, run: &RunName) -> Result<(), Error> {
         let mut client = self.runs();
         let request = v1::DeleteRunRequest { name: run.to_string() };

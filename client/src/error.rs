@@ -143,7 +143,7 @@ pub enum Error {
     /// The daemon refuses the call in its current state, or for this user.
     #[error("{0}")]
     Refusal(Box<Refusal>),
-    /// The daemon stops or is overloaded. The same call may succeed later.
+    /// The daemon is stopping or overloaded. The same call may succeed later.
     #[error("the daemon at {at} cannot serve {call} now: {refusal}")]
     Unavailable {
         /// Name of the call.
@@ -250,7 +250,7 @@ impl Error {
         )
     }
 
-    /// Converts the error of a connection to a socket, or of a check of its path.
+    /// Converts an I/O error of a connection attempt, or of a check of the socket's path.
     #[must_use]
     pub fn from_connect(path: &Path, source: io::Error) -> Self {
         let path_buf = path.to_path_buf();
@@ -275,7 +275,8 @@ impl Error {
     pub(crate) fn of_status(call: &'static str, at: String, status: &Status) -> Self {
         let refusal = Box::new(Refusal::of(status));
         match status.code() {
-            // tonic creates a status with a source in the client; the server did not send it.
+            // Only a status that tonic made in this process has a source: the connection failed. A server's status
+            // has none.
             _ if std::error::Error::source(status).is_some() => Self::Broken {
                 at,
                 seen: chain(status),

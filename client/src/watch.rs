@@ -18,9 +18,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The events of a run, from a cursor on.
 ///
-/// When the connection breaks, the watch reconnects after the last event. The pauses grow to two seconds, and the watch
-/// gives up after a minute. Every event is returned exactly once. The future of [`Watch::next`] may be dropped at any
-/// time; the next call continues.
+/// When the connection breaks, the watch reconnects and continues with the event after the last received one. It
+/// returns every event exactly once. The pauses between attempts grow to two seconds. The watch gives up after a
+/// minute without a connection. The future of [`Watch::next`] may be dropped at any time; the next call continues.
 pub struct Watch {
     client: Client,
     run: RunName,
@@ -30,7 +30,7 @@ pub struct Watch {
     brought: bool,
     /// Whether the run had ended before the current stream was opened.
     ended: bool,
-    /// Whether an event was missing, and no later event has been returned.
+    /// Whether an event was missing, and no event has been returned since.
     gap: bool,
     over: bool,
     backoff: Backoff,
@@ -54,7 +54,7 @@ enum Answer {
     Stands(RunState),
 }
 
-/// Callback that is called before each new connection after a break.
+/// Called before each reconnect after a break.
 type OnBreak = Box<dyn FnMut(&Error) + Send>;
 
 impl fmt::Debug for Watch {
@@ -165,7 +165,8 @@ impl Watch {
         }
     }
 
-    /// Handles a missing event. At the first gap, reconnects, because the connection may have lost the event.
+    /// Handles a missing event. Reconnects once, because only this stream may lack the event. If the event is
+    /// missing again, the daemon has lost it.
     fn missed(&mut self, seen: u64) -> Result<(), Error> {
         let gap = Error::Gap {
             run: self.run.to_string(),
@@ -179,12 +180,11 @@ impl Watch {
         self.pause(gap)
     }
 
-    /// Handles a stream that ended without the run's last event. Either the daemon is stopping, or the run had
-    /// already ended.
+    /// Handles a stream that the daemon closed before the run's last event, and reconnects. `state` is the
+    /// run's state after the close.
     fn closed(&mut self, state: RunState) -> Result<(), Error> {
         self.ended = state == RunState::Ended;
-        // Reconnect even if the run has ended: more events may have occurred between the end of the stream and this
-        // state.
+        // Reconnect even if the run has ended: events may have followed after the stream was closed.
         self.pause(Error::Broken {
             at: self.client.address().in_words(),
             seen: "the daemon closed the stream of events before the run ended".into(),

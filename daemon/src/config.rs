@@ -21,14 +21,14 @@
 //! gib = 50                  # and the oldest files while all files take more than 50 GiB
 //!
 //! [limits]                   # above a limit, a new connection closes the longest silent one, and a new call waits
-//! connections = 1024         # of all identities
+//! connections = 1024         # of all identities together
 //! connections_each = 128     # of one identity
 //! connection_s = 3600        # a connection of this age takes no more calls; the client then opens another
 //! calls_each = 32            # of one identity, running at a time
 //! client_gone_s = 60         # a waiting run leaves the queue when its client has been disconnected for that long
 //!
 //! [metrics]
-//! address = "127.0.0.1:9464" # http://127.0.0.1:9464/metrics, for Prometheus; every client of this address may read it
+//! address = "127.0.0.1:9464" # http://127.0.0.1:9464/metrics, for Prometheus and all others who can connect
 //!
 //! [web]
 //! address = "127.0.0.1:8080" # the web page; a [[role]] with role = "viewer", who = ["web"] limits its content
@@ -354,7 +354,7 @@ impl Config {
             }
             let web = raw.web.as_ref().map(|of| web(of, &grants)).transpose()?;
             let owner = geteuid().as_raw();
-            // If no role is for users or certificates, the default roles for the socket stay.
+            // If no [[role]] is for users or certificates, the default roles of this host's users stay in force.
             let only_web = grants.iter().all(|grant| grant.who.iter().all(|who| *who == Who::Web));
             let roles = match only_web {
                 true => Table::usual(owner).and(grants),

@@ -111,7 +111,7 @@ impl Metrics {
         self.runs_created.inc();
     }
 
-    /// Counts the first start of a run. `waited` is the time since the creation of the run.
+    /// Records the first start of a run. `waited` is the time since the creation of the run.
     pub fn run_begins(&self, waited: Duration) {
         self.waited.observe(waited.as_secs_f64());
     }

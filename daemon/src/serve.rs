@@ -74,9 +74,9 @@ use verbatim_tls::Gate;
 /// The server pings a connection that was silent for this time, and closes it if no response arrives within the
 /// same time.
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
-/// The most concurrent calls on one connection.
+/// The maximum number of concurrent calls on one connection.
 const STREAMS: u32 = 256;
-/// The most bytes of a valid request. A longer request is refused before it is read.
+/// The maximum size of a request in bytes. A larger request is refused before it is read.
 const LARGEST_REQUEST: usize = 1 << 20;
 
 /// The number of threads for calls of clients and for the daemon's own accesses to files and the store. Calls and
@@ -368,8 +368,8 @@ async fn damage(scheduler: &Arc<Scheduler>) -> StoreError {
     std::future::pending().await
 }
 
-/// Starts a scheduler with the configured store. While the database is away, tries again without a time limit.
-/// Meanwhile the daemon restores devices, and answers clients with an error that names the database.
+/// Starts a scheduler with the configured store. While the database cannot be reached, tries again without a time
+/// limit. Meanwhile the daemon restores devices, and answers clients with an error that names the database.
 async fn begin(
     config: &Config,
     (socket, connection_limits): (&Socket, &ConnectionLimits),

@@ -40,7 +40,7 @@ pub(crate) struct Told {
     pub(crate) scripts: Arc<Mutex<VecDeque<Script>>>,
     /// Cursors of the WatchRun requests.
     pub(crate) watched: Arc<Mutex<Vec<u64>>>,
-    /// Status with which GetRun is refused.
+    /// Status with which the server refuses GetRun.
     pub(crate) refusal: Arc<Mutex<Option<Status>>>,
     /// Request ids of CreateRun requests.
     pub(crate) created: Arc<Mutex<Vec<String>>>,
@@ -164,7 +164,7 @@ impl Place {
         Address::unix(&self.socket()).unwrap()
     }
 
-    /// Starts the server. The server listens when this returns.
+    /// Starts the server, which listens before this function returns.
     pub(crate) fn serve(&self, told: &Told) -> Serving {
         let listener = UnixListener::bind(self.socket()).unwrap();
         let (stop, stopped) = oneshot::channel::<()>();

@@ -1,4 +1,4 @@
-//! A watch returns each event once and in order, over any failure of its connection.
+//! A watch returns each event once and in order, even if its connection fails.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -132,7 +132,7 @@ async fn watch_finds_a_restarted_server() {
     serving.kill().await;
     std::fs::remove_file(place.socket()).unwrap();
     let rest = tokio::spawn(cursors(watch));
-    // Start the next server only after the watch noticed that there is none.
+    // Start the next server only after the watch has found no server.
     while broken.recv().await == Some(false) {}
     told.scripts.lock().unwrap().clear();
     told.watch(&[2, 3, 4, 5, 6], None);

@@ -1,4 +1,4 @@
-//! Access of the peer's requests to the device's memory and queue pairs, as the record shows them.
+//! Checks whether the device's memory and queue pairs allow the peer's requests, as far as the record shows.
 //!
 //! Source: architecture 9.7.5.2.4 (invalid requests), 9.7.5.2.5 (remote access errors), 10.6.3 (regions and their
 //! rights).
@@ -182,8 +182,8 @@ impl<'t> Regions<'t> {
         if !within.iter().any(|region| right(region.access)) {
             return (Some("whose region does not allow this access"), false);
         }
-        // The result is uncertain if regions share the R_Key, a SEND may have invalidated it, or the host deregisters a
-        // region.
+        // The result is uncertain if several regions have this R_Key, if a SEND may have invalidated it, or if the host
+        // deregisters the region at any time.
         let is_certain =
             of_key.len() == 1 && !self.invalidated.contains(&r_key.0) && !within.iter().any(|region| region.goes);
         (None, is_certain)

@@ -15,8 +15,8 @@ pub fn applications(entries: Vec<Entry>) -> Option<BTreeMap<&'static str, u64>> 
     let mut applications = BTreeMap::new();
     for connection in connections(&trace) {
         for (rule, count) in connection.counts() {
-            // Violations are not counted. An excused violation proves nothing. In the record of a conforming
-            // device, the tester's peer sent the packets of all other violations.
+            // Violations are not counted. An excused violation proves nothing. If the device conforms, the tester's
+            // peer sent the packets of all other violations on purpose.
             let judged = count.asked - count.excused - count.broken;
             if judged > 0 {
                 *applications.entry(rule.name()).or_default() += judged;

@@ -3,12 +3,16 @@
 //! A finding *accuses* one event: the last event of its evidence. A finding about a missing event accuses the first
 //! event of its evidence, which demanded the missing event. A finding follows from an earlier finding if
 //! * both break the same rule and statement in the same aspect,
-//! * the earlier finding accuses an event in the evidence of the later finding, or
-//! * both accuse the same event, and the earlier finding is on an inner [`Layer`].
+//! * both accuse the same event and have the same statement,
+//! * both accuse the same event, and the earlier finding is on a [`Layer`] further in,
+//! * both accuse the same event on the same [`Layer`], which is neither `Frame` nor `Headers`,
+//! * both are on the layer `Content` and have the same statement (two fields of a port excepted),
+//! * the earlier finding accuses another event in the evidence of the later finding, or
+//! * the later finding is about a missing event, and the event that demanded it is in the evidence of the earlier one.
 //!
-//! A check of the test's judge follows from a failed rule with the same statement, or with one of the check's
-//! events in its evidence. No finding is dropped: a finding with a cause keeps its text and result, and names its
-//! cause.
+//! A check of the test's judge follows from a failed rule that has the same statement, or shares an event of its
+//! evidence. It also follows from an earlier failed check of the judge for the same field or step. No finding is
+//! dropped: a finding with a cause keeps its text and result, and names its cause.
 
 use verbatim_record::{Check, Passed};
 

@@ -47,9 +47,9 @@ pub enum Loss {
 /// Reasons why a request may begin another connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Doubt {
-    /// Whether the request differs from the earlier request with the same PSN, or its PSN is far from all others.
+    /// Whether the request differs from the earlier request with the same PSN. Also true if no such request is known.
     pub(super) differs: bool,
-    /// Whether the earlier request with the same PSN was acknowledged.
+    /// Whether the earlier request with the same PSN was acknowledged. Also true if no such request is known.
     pub(super) was_acknowledged: bool,
 }
 
@@ -71,7 +71,7 @@ pub struct Count {
 struct Flow {
     window: Window,
     responses: Responses,
-    /// Whether the last MSN contradicted the known MSN offset.
+    /// Whether the MSN of the last response contradicted `responses.offset`.
     doubts_offset: bool,
 }
 
@@ -92,9 +92,9 @@ pub struct Connection {
     pub findings: Vec<Finding>,
     counts: [Count; COUNT + 1],
     totals: (u64, u64),
-    /// Excuse for all violations of the current packet, which may belong to another connection.
+    /// Excuse for all violations of the current packet, if the packet may belong to another connection.
     excuse: Option<Excuse>,
-    /// Whether a single response is the only proof that the two directions are one connection.
+    /// Whether only a few responses so far suggest that the two directions are one connection.
     is_provisional: bool,
     /// Whether a violation needed [`Excuse::OtherPair`].
     needed_excuse: bool,
@@ -123,8 +123,8 @@ impl Connection {
         }
     }
 
-    /// Sets the PSN of an end's first request, and the path MTU in bytes, if known. Before the first request, the
-    /// responder has counted no messages.
+    /// Sets the PSN of the first request of `end`, and the path MTU in bytes, if they are known. The MSN of the other
+    /// end then counts from that request.
     pub(super) fn know(&mut self, end: usize, first: Option<Psn>, path_mtu: Option<u32>) {
         if let Some(first) = first {
             let flow = &mut self.flows[end];
@@ -200,7 +200,7 @@ impl Connection {
         if parsed.is_taken {
             let is_stranger = self.is_stranger(by, &parsed);
             self.p_key(by, &parsed);
-            // If the P_Key is outside the partition, the rules use only the packet's PSN.
+            // The peer drops a packet from another partition. The further rules do not apply to the packet.
             parsed.is_taken = !is_stranger;
         }
         if parsed.opcode.is_response() {
@@ -212,8 +212,7 @@ impl Connection {
         }
     }
 
-    /// Returns whether the peer drops a packet because of its P_Key. With [`Loss::Excluded`], every packet counts as
-    /// accepted.
+    /// Returns whether the peer drops a packet because of its P_Key; always false with [`Loss::Excluded`].
     fn is_stranger(&self, by: usize, parsed: &Parsed<'_>) -> bool {
         self.loss == Loss::Possible && self.partition.is_stranger(by, parsed)
     }
@@ -233,7 +232,7 @@ impl Connection {
     fn request(&mut self, by: usize, parsed: &Parsed<'_>, mut is_odd: bool) {
         let mut invalid = requester::is_unaligned(parsed).then_some(Invalid::Unaligned);
         let place = self.flows[by].window.place(parsed.psn);
-        // Only the packet rules apply to a discarded packet, because damage may have changed any field.
+        // If the peer drops the packet, the requester rules do not apply, because damage may have changed any field.
         if parsed.is_taken {
             for (at, (rule, asks)) in REQUESTER.iter().enumerate() {
                 let flow = &self.flows[by];
@@ -294,8 +293,8 @@ impl Connection {
             Some((at, _)) if window.get(at).psns > 0 => Some(window.get(at).last().next()),
             _ => window.next,
         };
-        // If a response with this PSN preceded the request, the request is a retransmission. The responder's
-        // message count for the request is then unknown.
+        // If this PSN, or a later one, was answered before, the capture lacks the first transmission of the request.
+        // It may lack other requests too, so that a new message count starts.
         if matches!(place, Place::Next | Place::Ahead(_)) && flow.responses.was_answered_unseen(parsed.psn) {
             window.count_anew();
         }
@@ -334,8 +333,8 @@ impl Connection {
         }
         self.excuse = excuse;
         let is_sound = self.totals() == (broken, excused);
-        // A wrong First, Only or atomic response inside a READ of uncertain size may answer a later request that
-        // the capture lacks.
+        // A First, Only or atomic response inside a READ of uncertain size may break rules because it answers a later
+        // request that the capture lacks. Such a response is not stored as a response to the READ.
         let window = &self.flows[1 - by].window;
         let begins = matches!(
             says,
@@ -427,7 +426,8 @@ impl Connection {
         }
     }
 
-    /// Drops the excuse of a violation after later packets show that the partition did not change.
+    /// Drops the excuse [`Excuse::PartitionChanged`] of the finding about packet `number`, because later packets show
+    /// that the partition did not change.
     fn not_excused(&mut self, at: usize, rule: Rule, number: u64) {
         let is_it = |of: &&mut Finding| {
             of.unless == Some(Excuse::PartitionChanged) && of.rule == rule && of.packets.last() == Some(&number)
@@ -475,7 +475,7 @@ impl Connection {
             self.totals.0 += 1;
         }
         let is_violation = unless.is_none();
-        // A violation displaces an excused finding.
+        // If the list is full, a violation displaces an excused finding.
         let excused = self.findings.iter().rposition(|finding| finding.unless.is_some());
         if self.findings.len() >= KEPT {
             match excused {
@@ -497,9 +497,9 @@ impl Connection {
 }
 
 impl Flow {
-    /// Narrows the known MSN offset with the offset of a response. If two consecutive responses contradict a sure
-    /// offset, their offset replaces it, and the old offset moves to `offset_before`. A contradicting response that
-    /// fits `offset_before` restores that offset.
+    /// Narrows the stored MSN offset with the offset that a response implies. A contradicting response replaces an
+    /// offset that is not sure. A sure offset is replaced only by the second contradiction in a row, and moves to
+    /// `offset_before`. A response that contradicts the new offset, but fits `offset_before`, restores the old offset.
     fn narrow(&mut self, later: Offset) {
         let of_it = |known: &Offset| known.epoch == later.epoch;
         let earlier = self.responses.offset.filter(of_it);
@@ -528,8 +528,8 @@ fn both_of(flows: &mut [Flow; 2], asks: usize) -> (&mut Flow, &mut Flow) {
     if asks == 0 { (first, second) } else { (second, first) }
 }
 
-/// Narrows the path MTU, which both directions share. If two packets of the same size contradict the path MTU,
-/// their size replaces it, because an earlier packet must have been altered.
+/// Narrows the path MTU, which both directions share. `is_whole`: the packet's payload is one path MTU. If two whole
+/// packets of the same size contradict the path MTU, their size replaces it: an earlier packet must have been altered.
 fn learn(window: &mut Window, other: &mut Flow, (parsed, is_whole): (&Parsed<'_>, bool), fits: impl Fn(u32) -> bool) {
     let known: Pmtu = window.pmtu;
     let (pmtu, source) = match (known.kept(fits), window.pmtu_source) {

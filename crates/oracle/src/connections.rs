@@ -27,8 +27,8 @@ const MOST: usize = 1 << 16;
 /// Number of responses with distinct PSNs that must fit a connection before the pairing of its two directions is
 /// certain.
 const FITTING: u32 = 2;
-/// Number of such responses if the response that paired the directions may also belong to another connection. After
-/// one lost packet, fewer responses may fit by chance.
+/// Like [`FITTING`], if the response that paired the directions may also belong to another connection. After one lost
+/// packet, fewer responses may fit by chance.
 const FITTING_OF_SEVERAL: u32 = 4;
 /// Largest PSN distance at which one lost packet can make two connections look alike.
 const NEAR: u32 = 1 << 16;
@@ -99,8 +99,8 @@ struct Another {
     /// End of the old connection that sent the first request: end 0 of the new connection.
     by: usize,
     doubt: Doubt,
-    /// Old connection after the first request of the new connection, with that request's violations excused.
-    /// Reported if the old connection ended there.
+    /// Old connection after the request that may begin the new connection. The violations of that request are excused.
+    /// This state is reported if the new connection has begun.
     over: Connection,
     /// State of the new connection.
     begun: Connection,
@@ -299,7 +299,7 @@ impl Connections {
         (self.seen, 0)
     }
 
-    /// Returns the only connection that lacks its other half and has a request with this PSN.
+    /// Returns the connection that lacks its other half and has a request with this PSN, if there is exactly one.
     fn other_half(&self, half: Half, psn: Psn) -> Option<u64> {
         let alone = self.alone.get(&(half.to, half.from))?;
         let mut fitting = alone
@@ -312,7 +312,7 @@ impl Connections {
     }
 
     /// Returns the connections, except `but`, whose next PSN is near this response's PSN: numbers and requesting
-    /// ends. If a packet is missing, the response may belong to one of them.
+    /// ends. If the capture lacks a packet, the response may belong to one of them.
     fn rivals(&self, half: Half, psn: Psn, but: [u64; 2]) -> Vec<(u64, usize)> {
         let all = self.between.get(&(half.to, half.from)).into_iter().flatten();
         let others = all.rev().filter(|number| !but.contains(number)).take(CANDIDATES);
@@ -482,8 +482,8 @@ impl Known {
         let begun_differs = !is_response && another.differs(by, event);
         another.begun.take(of_it, event);
         let fits_begun = begun_has && !begun_differs && another.begun.totals().0 == before;
-        // If the doubtful request repeats an earlier request byte for byte, the MSN may exceed the number of
-        // requests since then. The request is then a duplicate, and its response has a wrong MSN.
+        // The request that may begin the new connection may equal an earlier request. If the MSN then exceeds the
+        // number of requests of the new connection, the request is a duplicate, and the old connection goes on.
         let counted_before = is_of_first && !another.doubt.differs && counted > another.begun.packets[0];
         let contradicts = is_broken
             || doubt.is_some_and(|doubt| doubt.differs)

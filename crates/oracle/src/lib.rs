@@ -1,13 +1,12 @@
 //! Checks reliable connections, ports and single packets for conformance, from a record or a capture alone.
 //!
 //! The checks are a pure function of packets. [`Connections`] finds the connections in a stream of packets and pairs
-//! their directions. [`Connection`] keeps the packets of both ends as far as a rule may need them. `rules/` holds the
-//! demands of the architecture, one function for each. Each function can be compared with the architecture's text on
-//! its own.
+//! their directions. [`Connection`] stores the state of both ends that the rules need. `rules/` holds the demands of
+//! the architecture, one function for each, so that each function can be compared with the architecture's text.
 //!
-//! **Unknown values stay open.** A capture does not state the path MTU, the packets before its beginning, or the
-//! responder's message count at that time. For each of these facts, the crate keeps the set of values that are still
-//! possible: sizes, or an interval. Every packet narrows the set. A packet that leaves the set empty breaks a rule.
+//! **Unknown values stay open.** A capture does not state the path MTU, nor how many messages the responder completed
+//! before the capture began. For each such fact, the crate stores all values that are still possible. A packet may
+//! exclude some of these values. A packet that excludes all of them breaks a rule.
 //!
 //! **Loss is an excuse.** A packet may be lost on either side of the capture point. A finding states whether a lost
 //! packet would explain the violation. If no packet can be lost, no violation is excused. After every violation,

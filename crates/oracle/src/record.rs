@@ -29,8 +29,8 @@ const EACH: usize = 2;
 /// Maximum number of events in the text of a rule that holds.
 const EVIDENCE: usize = 2;
 
-/// Rule of reserved bits. Only the test of this rule checks the rule, so that one fault does not fail all other
-/// tests.
+/// Rule of reserved bits, which is skipped here. Only the test of reserved bits checks them, so that one fault does not
+/// fail all other tests.
 const RESERVED: Rule = Rule::Reserved;
 
 /// Adds a failed check for each rule that the device breaks, unless a lost packet explains the violation.
@@ -106,7 +106,8 @@ fn not_taken(said: &RuleFinding<'_>) -> String {
 }
 
 /// Adds a check for each rule in `wanted`, with the number of times that the rule held, and a check for each
-/// statement in `statements`. A rule that was never applied is inconclusive, unless another check failed.
+/// statement in `statements`. A rule that was never applied is inconclusive, unless another check failed, or the device
+/// lacks a capability that the test needs.
 fn exercised(
     findings: &mut Findings<'_>,
     held: &[RuleHeld<'_>],
@@ -161,7 +162,7 @@ fn exercised(
     }
 }
 
-/// Adds a passed check with the evidence that came closest to a violation.
+/// Adds a passed check with the evidence of the case that came closest to a violation.
 fn holds(
     findings: &mut Findings<'_>,
     (statement, about, says): (&str, &str, &str),
@@ -270,7 +271,8 @@ fn packets(trace: &Trace) -> (Vec<RuleFinding<'_>>, Vec<RuleHeld<'_>>) {
             if finding.by != DUT || !is_its_own || finding.rule == RESERVED {
                 continue;
             }
-            // The packet rules do not model a device whose clock speed varies, so that the result is inconclusive.
+            // The packet rules assume that the speed of the device's clock is constant. If it varies, a wrong
+            // interval is inconclusive.
             let is_of_time = finding.rule == INTERVAL && trace.begin.stretch() > 1.0;
             broken.push(RuleFinding {
                 rule: finding.rule,

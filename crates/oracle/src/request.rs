@@ -14,7 +14,7 @@ pub(super) struct Request {
     pub(super) opcode: Opcode,
     /// Digests of the extended headers and of the payload.
     pub(super) digests: (u32, u32),
-    /// VA and R_Key of a READ or atomic.
+    /// VA and R_Key of the RETH or AtomicETH; zeros if the packet has neither.
     pub(super) target: (u64, u32),
     /// Payload bytes; for a READ, the bytes requested.
     pub(super) bytes: u32,

@@ -33,8 +33,8 @@ pub(super) struct Offset {
     pub(super) number: u64,
     /// Value of the checks' own count at the last response that contributed.
     pub(super) of: u32,
-    /// Whether responses to two requests agree on the value. A single response may answer a request from before the
-    /// capture.
+    /// Whether the value is certain: it is given, or responses to two requests agree on it. A single response may
+    /// answer a request from before the capture.
     pub(super) is_sure: bool,
     /// Whether one response alone determines the value.
     pub(super) is_exact: bool,

@@ -31,8 +31,7 @@ pub enum Excuse {
     /// The responder had already counted the request in its MSN, because of an earlier transmission that was not
     /// captured.
     CameBefore,
-    /// An earlier request is invalid as captured, but only because it was altered before the capture; its original is
-    /// unknown.
+    /// An earlier request was altered before it was captured. It is invalid as captured; its original is unknown.
     RequestAltered,
 }
 

@@ -19,9 +19,9 @@ const NEWEST: usize = 8;
 /// Limit of the PSN distance from the oldest to the newest request of the window: a quarter of all PSNs. A PSN is then
 /// clearly ahead or behind.
 const SPAN: u32 = 1 << 22;
-/// Number of missing PSNs from which on a packet counts as part of another connection.
+/// A request that skips this many PSNs or more counts as part of another connection.
 const FAR: u32 = 1 << 16;
-/// Half of all PSNs: a PSN at a larger distance ahead counts as behind.
+/// Half of all PSNs. A PSN that is this far ahead, or further, counts as behind.
 const HALF: u32 = Psn::COUNT / 2;
 
 /// Source of the known path MTU.
@@ -60,11 +60,11 @@ pub(super) struct Window {
     requests: VecDeque<Request>,
     /// PSN of the next new request.
     pub(super) next: Option<Psn>,
-    /// Next PSN if the requester continues in sequence, with a new request or a retransmission.
+    /// PSN after the last request packet. Differs from `next` while the requester retransmits.
     pub(super) cursor: Option<Psn>,
     /// First PSN of the connection, if it is known and the window still has all requests.
     begun: Option<Psn>,
-    /// Expected PSN when a request far ahead arrived.
+    /// PSN that was expected when a request with a PSN far ahead arrived.
     pub(super) stray: Option<Psn>,
     /// Whether a sequence NAK has named `stray`.
     pub(super) stray_is_answered: bool,
@@ -72,7 +72,7 @@ pub(super) struct Window {
     epochs: u32,
     pub(super) pmtu: Pmtu,
     pub(super) pmtu_source: Source,
-    /// Upper bound of the READs and atomics that await responses.
+    /// Number of READs and atomics that may still await responses.
     owed: u32,
     /// READs and atomics with a retransmission that is not answered yet.
     asked_again: u32,
@@ -122,7 +122,7 @@ impl Window {
         Some(self.requests.range(from..=at).collect())
     }
 
-    /// Returns [`Self::before`], if a conforming port accepts that packet. Only the PSN of a damaged packet is known.
+    /// Returns [`Self::before`], unless that packet is damaged, so that only its PSN is known.
     pub(super) fn taken_before(&self, at: usize) -> Option<&Request> {
         self.before(at).filter(|before| before.is_taken)
     }
@@ -221,7 +221,7 @@ impl Window {
     }
 
     /// Stores whether the responder's memory and queue pair allow the request that packet `number` carried first. Does
-    /// nothing after a gap, because the responder may have dropped the request.
+    /// nothing if a request before it is missing, because the responder may then have dropped the request.
     pub(super) fn allow(&mut self, psn: Psn, number: u64, allows: Allows) {
         if let Some((at, 0)) = self.find(psn)
             && (at == 0 || self.requests[at - 1].epoch == self.requests[at].epoch)
@@ -300,7 +300,8 @@ impl Window {
         }
     }
 
-    /// Notes a request with a PSN far from all others. A request far ahead is out of sequence for the responder.
+    /// Notes a request with a PSN far from all others. If it is far ahead, a sequence NAK of the expected PSN may
+    /// follow.
     pub(super) fn strayed(&mut self, psn: Psn) {
         if self.next.is_some_and(|next| psn.since(next) < HALF) {
             self.stray = self.next;
@@ -351,7 +352,8 @@ impl Window {
         }
     }
 
-    /// Sets the message count of a request: `epoch`, or 0 for the connection's first request, or a new count.
+    /// Sets [`Request::epoch`] to `epoch`. If `epoch` is `None`, the connection's first request gets 0, any other
+    /// request a new number.
     fn counted(&mut self, request: Request, epoch: Option<u32>) -> Request {
         let epoch = epoch.or_else(|| (self.begun == Some(request.psn)).then_some(0));
         let epoch = epoch.unwrap_or_else(|| {
@@ -413,13 +415,13 @@ impl Window {
             return self.replace(at, parsed);
         }
         if into > 0 || !self.requests[at].is_as(parsed) {
-            // The retransmission starts inside the request or differs. The results of the validity and access checks
-            // then no longer apply to this request and later requests.
+            // The retransmission starts inside the request, or differs from the original. The results of the validity
+            // and access checks then no longer apply to this request and later requests.
             for request in self.requests.range_mut(at..) {
                 (request.invalid, request.denied, request.is_allowed) = (None, None, false);
             }
         }
-        // If the gap before the request is filled now, the request continues the message count of the request before.
+        // If the gap before this request is filled now, it continues the message count of the request before it.
         let counted = self.taken_before(at).map(|before| (before.epoch, before.messages));
         let behind = self.owed + self.asked_again;
         let request = &mut self.requests[at];
@@ -520,8 +522,8 @@ impl Window {
         request.asks().has_response() && request.behind >= self.answers.max(1)
     }
 
-    /// Notes a response to the request at index `at`, at the offset `into`. `begins` and `is_last`: the response
-    /// starts or ends a series.
+    /// Notes a response to the request at index `at`, at the offset `into`. `begins`: the response is a First, an
+    /// Only or an atomic response. `is_last`: the response is a Last, an Only or an atomic response.
     pub(super) fn answered(&mut self, at: usize, into: u32, (begins, is_last): (bool, bool)) {
         let is_newest = at + 1 == self.requests.len();
         if is_last {

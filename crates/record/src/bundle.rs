@@ -26,10 +26,11 @@ const MANIFEST: &str = "manifest.json";
 
 const UNFINISHED: &str = ".manifest.json.part";
 
-/// The signature over the manifest, if the bundle is signed: raw bytes, so that other programs can verify it.
+/// The file with the signature over the manifest, if the bundle is signed. It holds raw bytes, so that other programs
+/// can verify them.
 const SIGNATURE: &str = "manifest.sig";
 
-/// The public key of the signature.
+/// The file with the public key of the signature.
 const PUBLIC_KEY: &str = "manifest.pub";
 
 /// The most bytes of a signature or a public key.
@@ -128,8 +129,8 @@ fn is_plain(name: &str) -> bool {
     !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\\', '\0'])
 }
 
-/// Opens a regular file and returns it with its size in bytes. Returns `None` for a link, pipe, socket, device or
-/// directory, whose read might never end.
+/// Opens a regular file and returns it with its size in bytes. Returns `None` for anything else, such as a link or a
+/// directory, because the read of a pipe or device might never end.
 fn open_file(path: &Path) -> Result<Option<(File, u64)>, BundleError> {
     let opened = File::options()
         .read(true)
@@ -151,7 +152,7 @@ fn open_file(path: &Path) -> Result<Option<(File, u64)>, BundleError> {
     Ok(metadata.is_file().then_some((file, metadata.len())))
 }
 
-/// Reads at most `bytes + 1` bytes. The extra byte shows that the file has grown.
+/// Reads at most `bytes + 1` bytes. The extra byte shows whether the file has grown since `bytes` was read as its size.
 fn read_up_to(path: &Path, file: File, bytes: u64) -> Result<Vec<u8>, BundleError> {
     let mut read = Vec::new();
     file.take(bytes.saturating_add(1))
@@ -184,7 +185,7 @@ impl Manifest {
         manifest
     }
 
-    /// Reads a manifest and checks it against its own hash. The text must be exactly what this version writes.
+    /// Reads a manifest and checks it against its own hash. Its bytes must equal those that this version writes.
     fn open(path: &Path) -> Result<Self, BundleError> {
         let damaged = |what: String| BundleError::Manifest {
             path: path.into(),
@@ -489,8 +490,8 @@ impl Bundle {
     /// # Errors
     /// Returns an error when the signature or the key cannot be written.
     pub fn put(&mut self, signed: Signed) -> Result<(), BundleError> {
-        // Write the key first. A key without a signature reads as an unsigned bundle; a signature without a key reads
-        // as damage.
+        // Write the key first. A bundle with only the key counts as unsigned, a bundle with only the signature as
+        // damaged.
         for (name, bytes) in [(PUBLIC_KEY, &signed.public_key), (SIGNATURE, &signed.signature)] {
             let path = self.directory.join(name);
             let part = self.directory.join(format!(".{name}.part"));
@@ -549,8 +550,8 @@ impl Bundle {
         self.each_record().map(|record| record.read()).collect()
     }
 
-    /// Returns the records unread, in the order of the run. The entries of a record take several times its size in
-    /// memory.
+    /// Returns the records without reading them, in the order of the run. In memory, the entries of a record take
+    /// several times the size of its file.
     pub fn each_record(&self) -> impl Iterator<Item = StoredRecord<'_>> {
         let records = self.files.iter().filter(|file| file.bytes.is_none());
         records.map(|file| StoredRecord {

@@ -134,7 +134,7 @@ mod tests {
     use crate::{Arrived, Entry, Findings, Frame, Match, Sent, Side, Span, Time, TimeSource, Trace, VerbsTold};
     use verbatim_wire::{AttributeId, Mad, Method};
 
-    /// Returns the evidence of a failed check on a frame, an event and an exchange with this time source. All
+    /// Returns the evidence of a failed check: a frame, an event and an exchange whose times have this source. All
     /// entries are encoded and decoded before the check.
     fn evidence(source: Option<TimeSource>) -> Vec<String> {
         let at = Span {

@@ -20,7 +20,7 @@ mod trace;
 pub mod labels;
 pub mod silence;
 
-/// The parameter that tells whether the device writes the payload of packets to memory before earlier packets arrived.
+/// The name of a parameter: whether the device may write a packet's payload to memory before earlier packets arrive.
 pub const OUT_OF_ORDER: &str = "dut_out_of_order";
 
 /// The bytes of a frame, in a shared buffer.

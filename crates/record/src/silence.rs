@@ -8,7 +8,7 @@ use core::time::Duration;
 use verbatim_wire::packet::AckTimeout;
 use verbatim_wire::{RespTime, SubnetTimeout};
 
-/// RespTimeValue and SubnetTimeOut before the port has reported its own values, as exponents.
+/// RespTimeValue and SubnetTimeOut that apply until the port has reported its own values, as exponents.
 pub const DEFAULT: u8 = 20;
 
 /// Returns the wait that proves silence, counted from the latest time at which the request may have left.

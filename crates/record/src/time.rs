@@ -113,8 +113,8 @@ impl Span {
     }
 }
 
-/// The upper bound of the host clock minus the tester's clock, in nanoseconds, and the host's time at which the bound
-/// was learned. The tester learns the bound from executed commands; before the first command the value is `None`.
+/// An upper bound of the difference "host's clock minus tester's clock" in nanoseconds, and the host's time at which
+/// the bound was learned. Executed commands show the bound; before the first command the value is `None`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct HostClock(Option<(i128, Time)>);
 

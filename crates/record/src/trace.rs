@@ -85,9 +85,8 @@ impl Exchange {
         })
     }
 
-    /// Returns whether the tester waited as long as the rule of silence requires, and the request left the host.
-    ///
-    /// If the host returned the MAD before that time, the MAD may never have reached the device.
+    /// Returns whether the tester waited as long as [`silence::lasts`] requires, and the host did not return the MAD
+    /// during that wait. A MAD that the host returned may never have reached the device.
     #[must_use]
     pub fn is_waited_out(&self, begin: &Begin) -> bool {
         let Some((found, resp_time, subnet_timeout)) = self.silence else {
@@ -153,7 +152,7 @@ impl Exchange {
     }
 }
 
-/// Returns the header fields in which a MAD with the request's TransactionID differs from its response.
+/// Returns the header fields in which a MAD with the request's TransactionID differs from a response to the request.
 #[must_use]
 pub fn unlike_an_answer(request: &Mad, mad: &Mad) -> Vec<&'static str> {
     let fields = [
@@ -169,8 +168,8 @@ pub fn unlike_an_answer(request: &Mad, mad: &Mad) -> Vec<&'static str> {
         .collect()
 }
 
-/// Returns the only header field in which a MAD differs from the response, or `None` if no field or several fields
-/// differ.
+/// Returns the header field in which a MAD differs from a response to the request, or `None` if no field or several
+/// fields differ.
 #[must_use]
 pub fn nearly_an_answer(request: &Mad, mad: &Mad) -> Option<&'static str> {
     match unlike_an_answer(request, mad)[..] {
@@ -186,7 +185,7 @@ pub enum Gap {
     Missing(&'static str),
     /// The record has more than one exchange, frame, command or wait under a label that must be unique.
     Repeated(&'static str),
-    /// All tries of the exchange stayed without a response, by the rule of silence.
+    /// The exchange stayed without a response, and the wait was long enough to prove silence.
     NoAnswer(u32),
     /// A port without LID or SM refused a Set. Such a refusal is legal.
     NoLid(u32),
@@ -467,7 +466,7 @@ impl Trace {
         })
     }
 
-    /// Returns whether the device responded to any request after this exchange.
+    /// Returns whether the device responded to any request that was sent after this exchange's request.
     #[must_use]
     pub fn alive_after(&self, number: u32) -> bool {
         self.exchanges

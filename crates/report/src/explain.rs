@@ -7,9 +7,9 @@ use crate::fields::detail;
 use crate::input::{Reported, title};
 use crate::ladder::{self, Rung};
 
-/// Returns findings as text. A finding has the catalogue's wording of the statement, the expected and the seen value,
-/// and each packet of the evidence with its fields and bytes. `test`, `statement` and `number` select findings;
-/// `number` counts a test's findings from 1. The text is empty if no finding matches.
+/// Returns findings as text. The text of a finding has the catalogue's wording of the statement, the expected and the
+/// seen value, and each packet of the evidence with its fields and bytes. `test`, `statement` and `number` select
+/// findings; `number` counts a test's findings from 1. The text is empty if no finding matches.
 #[must_use]
 pub fn explain(reported: &Reported<'_>, test: Option<&str>, statement: Option<&str>, number: Option<usize>) -> String {
     let mut out = String::new();

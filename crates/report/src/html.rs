@@ -55,8 +55,7 @@ struct StatementRow<'a> {
     title: &'static str,
     /// The outcome, or `None` if no test checked the statement.
     outcome: Option<Outcome>,
-    /// The tests of the statement. Each has its outcome for the statement, or `None` if the test made no check of the
-    /// statement.
+    /// The tests of the statement, each with its outcome for the statement; `None` if the test made no check of it.
     tests: Vec<(&'a str, Option<Outcome>)>,
 }
 

@@ -27,7 +27,7 @@ pub struct Reported<'a> {
     pub not_judged_anew: &'a BTreeMap<String, String>,
     /// The known deviations of devices.
     pub deviations: &'a Register,
-    /// Whether JUnit and TAP count a known deviation as a non-failure.
+    /// Whether JUnit and TAP do not count a test as failed if known deviations explain all its findings.
     pub tolerates_known: bool,
     /// The manifest's hash and its signer, as text, or empty without a bundle.
     pub seal: &'a str,
@@ -47,7 +47,7 @@ impl<'a> Reported<'a> {
             .known(&self.run.fingerprint, self.run.started_ns, self.verdicts)
     }
 
-    /// Returns whether a test counts as a non-failure, because known deviations explain all its findings.
+    /// Returns whether a test does not count as failed, because known deviations explain all its findings.
     pub(crate) fn is_tolerated(&self, test: &str, known: &[Known]) -> bool {
         self.tolerates_known && known.iter().any(|known| known.test == test && known.explains_all)
     }

@@ -87,7 +87,7 @@ pub(crate) fn span_words(least: u64, most: u64) -> String {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Picture {
     pub(crate) caption: String,
-    /// The SVG text; texts of the verdict are escaped in it.
+    /// The SVG text, in which texts of the verdict are escaped.
     pub(crate) svg: String,
     /// Each row's subject, bounds and measured values.
     pub(crate) rows: Vec<[String; 3]>,
@@ -347,7 +347,7 @@ fn svg(caption: &str, rows: &[Row<'_>], words: &[[String; 3]], scale: &Scale) ->
         }
         let mut bars: Vec<_> = row.bars.iter().collect();
         bars.sort_by_key(|(.., result)| *result);
-        // Failed bars are drawn last, on top. If there are too many bars, the first passed bars are left out.
+        // Draw failed bars last, on top. If there are too many bars, leave out passed bars first.
         let shown = bars.len().saturating_sub(BARS);
         for (least, most, result) in &bars[shown..] {
             let (left, right) = (x(*least), x(*most));

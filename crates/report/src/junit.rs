@@ -10,10 +10,11 @@ use crate::input::{Reported, explanation, in_words};
 
 /// Renders a run as JUnit XML: one suite, named after the rig, with one case per test.
 ///
-/// FAIL becomes a failure. If known deviations are tolerated, a known FAIL becomes skipped, like an expected failure of
-/// pytest. ERROR and INCONCLUSIVE become errors with different types: both leave conformance unproven, so they must
-/// not count as a pass. NOT_APPLICABLE and SKIPPED become skipped. Statements, public names and cause are in the case's
-/// output, because the schema of Jenkins' xunit plugin has no properties of a case.
+/// FAIL becomes a failure. If known deviations are tolerated and explain all findings of a test, the test becomes
+/// skipped, like an expected failure of pytest. ERROR and INCONCLUSIVE become errors with different types: both
+/// leave conformance unproven, so they must not count as a pass. NOT_APPLICABLE and SKIPPED become skipped.
+/// Statements, public names and cause are in the output of the case, because the schema of Jenkins' xunit plugin
+/// allows no properties there.
 #[must_use]
 pub fn junit(of: &Reported<'_>) -> String {
     let mut suite = TestSuite::new(&of.run.rig);
@@ -42,7 +43,7 @@ pub fn junit(of: &Reported<'_>) -> String {
 fn without_skipped(mut xml: String) -> String {
     const COUNT: &str = " skipped=\"";
     let place = || {
-        // The first match is in the `testsuites` element. Only the element's name, a constant, precedes the match.
+        // The first match is in the `testsuites` element. No text of the run precedes it.
         let begin = xml.find(COUNT)?;
         let value = begin + COUNT.len();
         Some(begin..value + xml[value..].find('"')? + 1)

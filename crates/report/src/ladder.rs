@@ -15,7 +15,7 @@ use crate::input::at;
 const AROUND: usize = 4;
 /// The most rungs of a test that is shown completely.
 const WHOLE: usize = 120;
-/// The most evidence rungs shown. A test may have a thousand such rungs.
+/// The most shown rungs that are evidence. A test may have a thousand such rungs.
 const MOST: usize = 60;
 
 /// The direction of an event.

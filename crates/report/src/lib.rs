@@ -1,8 +1,8 @@
 //! Renders a run for people and machines: [`html`], [`markdown`], [`junit`], [`tap`], and [`explain`] for a finding
 //! with its packets.
 //!
-//! Each form renders the same input, a [`Reported`]: the run, its verdicts and the digests of their records. If a
-//! format has no outcome like INCONCLUSIVE, the form never renders INCONCLUSIVE as a pass.
+//! Each form renders the same input, a [`Reported`]: the run, its verdicts and the digests of their records. No form
+//! renders INCONCLUSIVE as a pass, not even if its format knows only passes and failures.
 
 mod counted;
 mod digest;

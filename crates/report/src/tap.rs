@@ -10,7 +10,8 @@ use crate::input::{Reported, explanation, in_words};
 /// version 14.
 ///
 /// FAIL, INCONCLUSIVE and ERROR become `not ok`. NOT_APPLICABLE and SKIPPED become `ok … # SKIP` with the reason. If
-/// known deviations are tolerated, a known FAIL becomes `not ok … # TODO`, which readers count as a success.
+/// known deviations are tolerated and explain all findings of a test, the test becomes `not ok … # TODO`, which readers
+/// count as a success.
 #[must_use]
 pub fn tap(of: &Reported<'_>) -> String {
     let mut out = format!("TAP version 13\n# {}\n1..{}\n", line(&of.summary()), of.verdicts.len());
@@ -60,7 +61,7 @@ fn line(text: &str) -> String {
     shown(&text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-/// Replaces control characters and line separators, which readers or terminals would interpret.
+/// Replaces control characters and line separators, because readers or terminals would interpret them.
 fn shown(line: &str) -> String {
     let ends_or_commands = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
     line.replace(ends_or_commands, "\u{FFFD}")

@@ -41,7 +41,7 @@ pub fn version(fingerprint: &str) -> String {
 /// Returns the name of a run in the trend: the device's version, otherwise the run's id.
 fn called(run: &RunInfo) -> String {
     match version(&run.fingerprint).as_str() {
-        // An id is a time and a serial number. A serial number of 0 is left out.
+        // An id consists of a time and a serial number; the serial number 0 is not shown.
         "-" => format!("run {}", run.id.trim_end_matches("-0000")),
         known => known.into(),
     }

@@ -74,7 +74,7 @@ pub(super) trait FrameLink: Send {
 /// The link for frames, with its state.
 struct Wire {
     link: Box<dyn FrameLink>,
-    /// The next frame cannot have arrived before this time.
+    /// Frames that are not taken yet arrived at or after this time.
     empty_at: Time,
     /// Time of the last frame or probe.
     sign_at: Time,
@@ -208,15 +208,15 @@ impl PeerRig {
         }
     }
 
-    /// Returns the time before which all arrivals are in the queue or were taken.
+    /// Returns the time up to which all arrivals are known: they are in the queue, or the caller has taken them.
     fn complete_until(&self) -> Time {
         let wire = self.wire.iter().map(|wire| wire.empty_at);
         let hosts = self.hosts.iter().map(|host| host.empty_at);
         wire.chain(hosts).min().unwrap_or_else(|| self.clock.now())
     }
 
-    /// Takes the arrivals of all sources. Takes those of the hosts first: every frame sent before a host's report
-    /// has then already arrived.
+    /// Takes the arrivals of all sources. Looks at the hosts before the link, so that every frame that precedes a
+    /// host's report is found in the same call.
     fn look(&mut self) {
         let mut found = Found::default();
         let mut gone = Vec::new();
@@ -268,7 +268,7 @@ impl PeerRig {
 
 impl Wire {
     fn look(&mut self, clock: Clock, found: &mut Found) -> Result<(), String> {
-        // Process only the frame that ended a wait, because the tester may have to respond at once.
+        // If a frame ended the wait, take only this frame, because the tester may have to respond at once.
         let at_once = if self.next.is_some() { 1 } else { AT_ONCE };
         for _ in 0..at_once {
             let before = clock.now();

@@ -69,7 +69,7 @@ pub(super) trait Link: Send {
         Ok(())
     }
 
-    /// Checks that the subnet manager, and other state found when the rig was opened, has not changed.
+    /// Checks that the state found when the rig was opened, such as the subnet manager, has not changed.
     ///
     /// # Errors
     /// When the state has changed; the text has the change and the remedy.
@@ -152,11 +152,11 @@ pub(super) struct PortRig<L> {
     link: L,
     clock: Clock,
     end: End,
-    /// The next arrival cannot be before this time.
+    /// MADs that are not taken yet arrived at or after this time.
     empty_at: Time,
     /// Time of the last arrival or successful send.
     sign_at: Time,
-    /// Arrivals during a send that waited for room.
+    /// Arrivals that were received while a send waited for room.
     early: VecDeque<Arrival>,
 }
 
@@ -308,7 +308,7 @@ mod tests {
     /// A link that follows a script.
     #[derive(Default)]
     struct Script {
-        /// Time of each arrival after the first `recv`, and the arrival.
+        /// Each arrival, with its time after the first `recv`.
         arrivals: VecDeque<(Duration, Incoming)>,
         start: Option<Instant>,
         probes: usize,

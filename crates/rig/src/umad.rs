@@ -104,7 +104,7 @@ fn without_ports(device: &Device) -> Device {
     }
 }
 
-/// Refuses a port without QP0. A port that opens may lack QP0, and subnet management needs QP0.
+/// Refuses a port without QP0. Such a port may open, but subnet management needs QP0.
 fn refuse_what_has_no_smi(config: &RigConfig, seen: Option<&DevicePort>, port: &Port) -> Result<(), RigError> {
     let class = match config.route {
         Route::Directed(_) => MgmtClass::SUBN_DIRECTED,
@@ -180,7 +180,7 @@ struct UmadLink {
     /// Response timeout of the MADs sent from now on.
     answer_within: Duration,
     places: Places,
-    /// MADs read before the port was reopened, and requests returned by reopening it.
+    /// MADs that were read before the port was reopened, and the requests that the reopening cancelled.
     taken_out: VecDeque<Incoming>,
 }
 
@@ -194,8 +194,8 @@ impl UmadLink {
             match port.send(mad.bytes(), to, within.saturating_add(AFTERWARDS)) {
                 Ok(()) => break,
                 Err(SendError::PortGone(lost)) => return Err(NotSent::Gone(gone(&lost))),
-                // The kernel refuses a second TrapRepress with the transaction ID of one that has not left yet. It does
-                // not report when the first has left, so poll.
+                // The kernel refuses a TrapRepress while an earlier one with the same transaction ID has not left
+                // yet. It does not report when the earlier one leaves, so try again.
                 Err(SendError::Refused { seen, .. })
                     if !awaits_answer
                         && seen.raw_os_error() == Some(Errno::EINVAL as i32)
@@ -219,8 +219,8 @@ impl UmadLink {
             .ok_or_else(|| format!("umad port {device}/{number} was closed and could not be opened again: run again"))
     }
 
-    /// Closes the port and opens it again, so that the kernel drops all outstanding requests at once. First reads the
-    /// MADs that wait at the port. Returns the outstanding requests with ECANCELED.
+    /// Closes the port and opens it again, so that the kernel drops all outstanding requests at once. First stores
+    /// the MADs that wait at the port in `taken_out`, and at the end the outstanding requests with ECANCELED.
     fn open_anew(&mut self) -> Result<(), String> {
         while let Some(incoming) = self.take(Duration::ZERO)? {
             self.taken_out.push_back(incoming);

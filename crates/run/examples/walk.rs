@@ -1,10 +1,10 @@
-//! `cargo xtask campaign walk` and `matrix`: random walks, and the rows of covering arrays, on the device model, with
-//! and without defects. In what follows, a matrix test counts as a walk.
+//! `cargo xtask campaign walk` and `matrix`: random walks, and the rows of covering arrays, on the device model,
+//! with and without defects. Below, "walk" also means a test with rows.
 //!
-//! No walk may fail on a sound model, which has no defects, for any choices of the model and any disturbance of its
-//! link. For each defect the program prints the first seed whose walk finds it, and the number of steps after
-//! shrinking. It lists the defects that no walk found, and those whose walk was not shrunk to ten steps. `--table`
-//! lists all defects.
+//! No walk may fail on a sound model, which has no defects, for any choices of the model and any disturbance of
+//! its link. The program lists the defects that no walk finds. It also lists each defect whose walk could not be
+//! shrunk to ten steps, with the first seed that finds it and the number of remaining steps. With `--table`, the
+//! program lists all defects in this way.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,9 +16,10 @@ use verbatim_record_proto::v1::{Outcome, RunSpec, Verdict};
 use verbatim_rig::{DeviceSeed, Disturbances, ProfileName, RigConfig, VirtualConfig};
 use verbatim_run::{Request, RunId, command, execute};
 
-/// All walks. The defects run with the first only.
+/// The random walks. Only c09-walk also runs on models with defects: the defects are in the adapter, which
+/// c14-walk does not use.
 const WALKS: [&str; 2] = ["c09-walk", "c14-walk"];
-/// All tests with rows. The defects run with all of them.
+/// The tests with rows of covering arrays. All of them also run on the models with defects.
 const MATRICES: [&str; 5] = [
     "c09-matrix-asked",
     "c09-matrix-posted",
@@ -120,7 +121,7 @@ fn on_sound(test: &str, first: u64, seeds: u64, extent: &Extent) -> usize {
                         break;
                     }
                     for rules_of_hardware in [false, true] {
-                        // Every fourth seed draws the capabilities of the device too.
+                        // With every fourth seed, the device also has random capabilities.
                         let of_any_kind = seed % 4 == 3;
                         let config = VirtualConfig {
                             profile: if of_any_kind {
@@ -205,7 +206,7 @@ fn on_defects(walks: &[&str], seeds: u64, extent: &Extent, table: bool) -> usize
     survivors
 }
 
-/// Returns the first seed whose walk finds a defect, and the number of its steps after shrinking.
+/// Returns the first seed whose walk finds the defect, and the number of steps of the shrunk walk.
 fn hunt(walks: &[&str], defect: RcDefect, seeds: u64, extent: &Extent) -> Option<(u64, u32)> {
     let each = (1..=seeds).flat_map(|seed| walks.iter().map(move |walk| (seed, *walk)));
     each.into_iter().find_map(|(seed, test)| {

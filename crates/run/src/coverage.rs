@@ -27,10 +27,12 @@ const NOT_IN_A_TEST: &[(&str, &str)] = &[
     ("after-refusal", "only a device that breaks it exercises it"),
 ];
 
-/// Reason for rules whose violation in a record is excused by a lost packet.
+/// A reason in [`UNBROKEN`]: in a record, the oracle excuses every violation of the rule by a possible loss of a
+/// packet.
 const IN_CONVERSATIONS: &str = "in a record a lost packet excuses a violation; conversations break it \
                                 (oracle/tests/rules.rs)";
-/// Rules that no defect of the device model breaks, each with the evidence that they can fail.
+/// Rules that no defect of the device model breaks. Each has the reason, or the evidence that something else
+/// breaks it.
 const UNBROKEN: &[(&str, &str)] = &[
     ("vcrc", "only captures of native links have a VCRC"),
     ("reserved", "only c09-reserved-bits judges them, with its own checks"),
@@ -147,8 +149,8 @@ pub struct Exercised {
 }
 
 impl Coverage {
-    /// Returns the rules that no test exercises and for which `NOT_IN_A_TEST` has no reason. Also returns the
-    /// rules that are exercised in spite of a reason there.
+    /// Returns the rules for which `NOT_IN_A_TEST` is wrong. These are rules that no test exercises and that are
+    /// not in the list, and rules in the list that a test exercises.
     pub fn idle_rules(&self) -> impl Iterator<Item = &str> {
         let rules = self.statements.iter().flat_map(|covered| &covered.rules);
         rules
@@ -156,9 +158,9 @@ impl Coverage {
             .map(|rule| rule.name.as_str())
     }
 
-    /// Returns the rules that no defect breaks and for which `UNBROKEN` has no reason. Also returns the rules that
-    /// a defect breaks in spite of a reason there. If no defect breaks a rule, the loss of the rule would go
-    /// unnoticed.
+    /// Returns the rules for which `UNBROKEN` is wrong. These are rules that no defect breaks and that are not in
+    /// the list, and rules in the list that a defect breaks. If a rule that no defect breaks were lost, no test
+    /// would notice.
     pub fn unnoticed_rules(&self) -> impl Iterator<Item = &str> {
         let rules = self.statements.iter().flat_map(|covered| &covered.rules);
         rules
@@ -223,7 +225,7 @@ pub fn coverage(told: Told<'_>) -> Result<Coverage, RunError> {
     let hunted = Extent {
         sweep: 512,
         threads: std::thread::available_parallelism().map_or(1, usize::from),
-        // The oracle's rules are about connections, so defects of the management agents do not matter here.
+        // The rules counted here are those of connections. No defect of the management agents breaks them.
         defects: AnyDefect::all()
             .filter(|defect| !matches!(defect, AnyDefect::Agent(_)))
             .collect(),

@@ -1,9 +1,8 @@
 //! Device locks: only one process at a time uses a device, independent of rig names and journal directories.
 //!
-//! A lock is a file named after the device, in a directory of the user (see [`locks`]). A lock counts if it
-//! belongs to root, to the same user, or to a user who can use the device. These are the users who may open the
-//! device file or write to the model's socket. Locks of other users are ignored, so a user without access to the
-//! device cannot block it.
+//! A lock is a file named after the device, in a directory of the user (see [`locks`]). Locks of root and of this
+//! user always count. A lock of another user counts only if that user has access to the device: the user may open
+//! the device file, or write to the model's socket. A user without access therefore cannot block the device.
 
 mod claim;
 mod locks;
@@ -96,9 +95,8 @@ fn name_of(device: &str) -> String {
         .collect()
 }
 
-/// Returns whether a user can use the rig's device, as far as the permissions of its files show. A device behind a
-/// network and a simulated port have no file on this host. For these devices, only locks of the same user and of root
-/// count.
+/// Returns whether a user has access to the rig's device, as far as the permissions of its files show. Returns
+/// false if the device has no file on this host: a device behind a network, or a simulated port.
 fn may_drive(rig: &RigConfig, user: u32) -> bool {
     let ways: Vec<PathBuf> = match &rig.kind {
         RigKind::Model { socket } => vec![socket.clone()],
@@ -140,8 +138,9 @@ fn may(file: &Metadata, user: u32, groups: &[Gid], bit: u32) -> bool {
     file.mode() >> shift & bit != 0
 }
 
-/// Checks whether a rig's device is reachable: its port opens, and its link is up, if the kernel or an agent reports
-/// the link. Sends no management packet, because the device would count a wrong M_Key and start its lease timer.
+/// Checks whether a rig's device is reachable: its port opens, and its link is up. The link is checked only if the
+/// kernel or an agent reports it. Sends no management packet, because the device would count a packet with a wrong
+/// M_Key, and would start its lease timer.
 ///
 /// A device that another process uses counts as reachable and is left alone. A rig on which a run would be
 /// refused, for example because of a foreign subnet manager, also counts as reachable. The next run on that rig

@@ -241,8 +241,8 @@ fn rest(
                 _ => None,
             });
             let verdict = judge(entries)?;
-            // A reset may have revived the device, so the run continues. If the device is still dead, the next
-            // test reports that.
+            // On a rig with a reset command, the run continues after a test that left the device dead: a reset may
+            // have revived the device. If the device is still dead, the next test reports that.
             let is_reset = request.rig.reset.is_some();
             let ends = ends_the_run(&verdict, stopped, how_far);
             over = over.or_else(|| ends.filter(|(why, _)| !is_reset || *why == StopReason::NotWanted));
@@ -283,7 +283,7 @@ fn rest(
         if over.is_none() {
             over = match after {
                 After::Over(why) => Some((StopReason::Skipped, format!("the run ended at {}: {why}", verdict.test))),
-                // The reset repaired the device, so the state of the device no longer ends the run.
+                // The reset repaired the device, so only a failure with `exit_first` ends the run.
                 After::Reset => {
                     ends_the_run(&verdict, stopped, how_far).filter(|(why, _)| *why == StopReason::NotWanted)
                 }
@@ -390,8 +390,8 @@ enum After {
     Over(String),
 }
 
-/// Runs the rig's reset command, if it has one: between two tests, and after any test if the device does not
-/// respond.
+/// Runs the rig's reset command, if it has one: between two tests, and also after the last test if the device does
+/// not respond.
 fn reset_after(
     open: &mut OpenRig,
     sink: &mut RunSink<'_, '_>,
@@ -413,7 +413,8 @@ fn reset_after(
         keys.extend(journal.left().keys);
     }
     let silent = reset::found(rig.as_mut(), &open.info, &keys);
-    // A device that responds and still has changes is not reset, so that the changes stay visible.
+    // If the device responds, there is no reset after the last test, and none while the journal lists changes: the
+    // changes must stay visible.
     if silent.is_empty() && (is_last || is_changed) {
         return Ok(After::AsItWas);
     }
@@ -519,7 +520,7 @@ fn shorten(
     Ok(())
 }
 
-/// Returns the parameters of the run, and those of the device that the run does not set.
+/// Returns the parameters of the run. Parameters that the run does not set have the values of the rig's device.
 fn parameters(spec: &RunSpec, info: &RigInfo) -> Vec<(String, u64)> {
     let of_rig = info.of_device.iter().cloned();
     let of_rig = of_rig.filter(|(name, _)| !spec.parameters.contains_key(name));

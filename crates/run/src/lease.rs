@@ -177,8 +177,8 @@ fn read_token(path: &Path) -> io::Result<u64> {
     })
 }
 
-/// A rig used under a lease. When the lease is over, the next send and the next wait tell the procedure to stop. The
-/// restore after that is still allowed.
+/// A rig used under a lease. When the lease is over, the next send or wait tells the procedure to stop. After
+/// that, the restore may still send and wait, unless another lease has superseded this one.
 pub(crate) struct Leased {
     rig: Box<dyn Rig + Send>,
     lease: Arc<Lease>,
@@ -186,7 +186,8 @@ pub(crate) struct Leased {
     told_waiter: bool,
 }
 
-/// The longest delay with which a wait notices the lease's end. A shorter wait runs to its own end.
+/// Longest time from the lease's end until a wait reports it. A wait that would end sooner anyway is not
+/// interrupted.
 const SLICE: Duration = Duration::from_millis(100);
 
 impl Leased {
@@ -206,7 +207,8 @@ impl Rig for Leased {
     }
 
     fn send(&mut self, what: Stimulus<'_>) -> Step<Span> {
-        // After a wait has reported the end, the procedure has stopped, so this send belongs to the restore.
+        // After a send or a wait has reported the end, the procedure has stopped, so this send belongs to the
+        // restore.
         if self.lease.is_superseded() || !self.told_sender && !self.told_waiter && self.lease.is_over() {
             self.told_sender = true;
             return Err(Stop::LeaseEnded);

@@ -10,8 +10,8 @@
 //! | [`judge_bundle`], [`verify_bundle`], [`read_bundle`], [`export_pcapng`] | the bundle of an earlier run |
 //! | [`sign_bundle`], [`PublicKey`], [`Signer`] | the signature of a bundle |
 //! | [`command()`] | the command line that repeats a run |
-//! | [`mod@qualify`] | tests x (sound models + defects) |
-//! | [`mod@coverage`] | statements x (rules + tests) |
+//! | [`mod@qualify`] | runs each test on sound models, and on models with defects |
+//! | [`mod@coverage`] | the rules and tests of each statement |
 //! | [`state`] | the directory of journals and runs |
 
 mod command;

@@ -62,11 +62,11 @@ pub struct Extent {
     pub sweep: u64,
     /// Number of threads.
     pub threads: usize,
-    /// The tests to qualify. A defect counts as survived only if this list has all tests of the catalogue.
+    /// The tests to qualify. Survivors are listed only if these are all tests of the catalogue.
     pub tests: Vec<&'static Test>,
     /// The sound models. A test that fails on one is a false alarm.
     pub models: Vec<Model>,
-    /// The defects to run, if one of the tests is for them.
+    /// The defects to run. A defect runs only if at least one of the tests is for it.
     pub defects: Vec<AnyDefect>,
     /// Whether all tests for a defect run with the defect. If not, the tests run until one catches the defect.
     pub every: bool,
@@ -76,9 +76,9 @@ pub struct Extent {
 const DEFECT_SEEDS: u64 = 6;
 /// Number of rows of a covering array in one run.
 const ROWS: u64 = 10;
-/// Number of key violations on a sound model.
+/// Number of violations that a test of error counters provokes on a sound model.
 const VIOLATIONS: u64 = 300;
-/// Number of key violations with a defect. It is beyond the range of the counter, and takes a tenth of a second.
+/// The number on a model with a defect. It exceeds the range of the counters, and takes a tenth of a second.
 const VIOLATIONS_BEYOND_THE_COUNTER: u64 = 65_540;
 
 /// The result of a qualification.
@@ -219,9 +219,9 @@ impl Extent {
         })
     }
 
-    /// Returns a run of tests on a rig with a seed, as `verbatim run` would run them. With the rules of hardware,
-    /// parameters have their usual values, with two exceptions. A sweep is shorter and omits its last values, and
-    /// a covering array has few rows.
+    /// Returns a run of tests on a rig with a seed, as `verbatim run` would run them. Sweeps and covering arrays
+    /// are shorter than usual. `simulated` are further parameters, which apply only with the rules of simulated
+    /// time. With the rules of hardware, these have their usual values.
     fn request(
         &self,
         tests: &[&'static Test],
@@ -337,7 +337,7 @@ fn on_sound(extent: &Extent, model: &Model, seed: u64) -> Vec<(Verdict, Option<F
         let verdict = verdict(&request);
         let is_alarm = match verdict.outcome() {
             Outcome::Pass | Outcome::NotApplicable => false,
-            // The lost or late packets may be the ones that the verdict needed.
+            // The verdict may have needed a packet that was lost or late.
             Outcome::Inconclusive => !request.rig.is_disturbed(),
             _ => true,
         };

@@ -1,6 +1,6 @@
 //! The rig's reset command. It runs between two tests, and when the device stopped responding.
 //!
-//! A reset never hides a missing restore. There is no reset while the journal lists changes and the device responds.
+//! A reset never hides a missing restore. If the device responds and the journal lists changes, there is no reset.
 //! After a reset the tester restores the journal's changes before it sends anything else.
 
 use std::io::{Read, Seek, SeekFrom};
@@ -55,7 +55,7 @@ fn found_by(rig: &mut dyn Rig, info: &RigInfo) -> String {
         parameters: Vec::new(),
         catalogue: String::new(),
     };
-    // The check only reads, so no LID is assigned and nothing needs a restore.
+    // Assign no LID, so that the check only reads and nothing needs a restore.
     let info = RigInfo {
         assign_lid: None,
         ..info.clone()

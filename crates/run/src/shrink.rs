@@ -75,7 +75,7 @@ pub(crate) fn shrink(
     };
     let mut left = whole;
     if let (0, Some(selector)) = (whole.one, selector) {
-        // The mask has one bit per step of a connection.
+        // `keep` has one bit per step of one connection, so its width gives the number of connections of the walk.
         let keeps = case.test.parameters.iter().find(|parameter| parameter.name == "keep");
         let on_one = keeps.map_or(1, |keeps| keeps.range.1.count_ones().max(1));
         let candidates: Vec<u64> = match selector {
@@ -93,8 +93,8 @@ pub(crate) fn shrink(
     })
 }
 
-/// Returns the fewest bits of a mask that still fail. Leaves out halves of the bits, then quarters, down to single
-/// bits, until every bit is needed.
+/// Returns a mask that still fails and of which no bit can be left out. Leaves out halves of the bits, then
+/// quarters, down to single bits.
 fn fewest(mut mask: u64, fails: &mut dyn FnMut(u64) -> bool) -> u64 {
     let mut size = mask.count_ones().div_ceil(2).max(1);
     loop {

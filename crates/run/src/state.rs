@@ -16,9 +16,9 @@ pub struct StateDirectory(PathBuf);
 pub struct NoStateDirectory;
 
 impl StateDirectory {
-    /// Returns `$STATE_DIRECTORY` (the first of several, which a service manager separates by colons), else
-    /// `$XDG_STATE_HOME/verbatim`, else `~/.local/state/verbatim`. Variables without an absolute path count as unset.
-    /// The directory need not exist.
+    /// Returns `$STATE_DIRECTORY`, else `$XDG_STATE_HOME/verbatim`, else `~/.local/state/verbatim`. Of several
+    /// directories in `$STATE_DIRECTORY`, separated by colons, the first is used. Variables without an absolute
+    /// path count as unset. The directory need not exist.
     ///
     /// # Errors
     /// When none of the variables is set to an absolute path.
@@ -29,7 +29,7 @@ impl StateDirectory {
     fn from_variables(variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, NoStateDirectory> {
         let absolute = |path: &PathBuf| path.is_absolute();
         let path = |name: &str| variable(name).map(PathBuf::from).filter(absolute);
-        // A service manager separates several directories by colons.
+        // A service manager sets several directories, separated by colons.
         let first = variable("STATE_DIRECTORY").and_then(|list| std::env::split_paths(&list).next());
         first
             .filter(absolute)

@@ -116,8 +116,8 @@ impl Tester<'_> {
         self.provoke_trap_by(label, &mad)
     }
 
-    /// Provokes a trap like [`Tester::provoke_trap`], with a directed-route SMP that looks as if only the last of its
-    /// `hops` hops remained.
+    /// Provokes a trap like [`Tester::provoke_trap`], with a directed-route SMP of `hops` hops whose header says
+    /// that only the last hop remains.
     ///
     /// # Errors
     /// When the run must stop.
@@ -132,8 +132,9 @@ impl Tester<'_> {
         self.provoke_trap_by(label, &mad)
     }
 
-    /// Gets an attribute with a directed-route SMP that looks as if only the last of its `hops` hops remained. Tries up
-    /// to three times. Use this only on a direct cable: real switches would write the route themselves.
+    /// Gets an attribute with a directed-route SMP of `hops` hops whose header says that only the last hop
+    /// remains. Tries up to three times. Use this only on a direct cable: real switches would write the route
+    /// themselves.
     ///
     /// # Errors
     /// When the run must stop.
@@ -237,8 +238,8 @@ impl Tester<'_> {
     }
 }
 
-/// Makes a directed-route Get with a path of `hops` hops, of which only the last remains. The Return Path is filled in
-/// for the other hops.
+/// Makes a directed-route Get with a path of `hops` hops whose header says that only the last hop remains. Fills
+/// in the Return Path of the other hops.
 fn from_afar(hops: u8, (attribute, modifier): (AttributeId, u32)) -> Mad {
     let path: Vec<u8> = (1..=hops).collect();
     let mad = Mad::directed(Method::GET, attribute, modifier, &path);

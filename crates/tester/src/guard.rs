@@ -16,8 +16,7 @@ use crate::tester::{Answer, TRIES, Tester, refused};
 
 /// An attribute that a Set can carry. An *image* is the value of the attribute in a Set.
 pub trait Settable: Attribute {
-    /// Fields that a restore cannot write back, because a Set can give them a single value only. A counter that a Set
-    /// can only clear is an example.
+    /// Fields that a restore cannot write back, such as a counter that a Set can only clear.
     const NOT_RESTORABLE: &'static [&'static str] = &[];
     /// Fields that the device or its link changes without a Set. A restore ignores them.
     const ITS_OWN: &'static [&'static str] = &[];
@@ -181,7 +180,7 @@ impl Settable for NodeInfo {
 impl Settable for GuidInfo {}
 impl Settable for PKeyTable {}
 impl Settable for SlToVlMappingTable {
-    // VL 15 in this table means that packets of the SL are dropped.
+    // VL 15 in this table is no foreign VL: it means that packets of the SL are dropped.
     fn names_foreign_vls(&self, port: &PortInfo) -> bool {
         (0..16).any(|sl| (operational(port)..15).contains(&self.vl(sl)))
     }

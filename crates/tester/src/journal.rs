@@ -132,7 +132,7 @@ pub trait Journal {
     /// Returns the longest lease period, in seconds, that any Set requested.
     fn lease_s(&self) -> u16;
 
-    /// Sets the device that areas saved from now on belong to, by its PortGUID as text.
+    /// Sets the device to which the areas saved from now on belong. `device` is its PortGUID as text.
     ///
     /// # Errors
     /// [`crate::Stop`] when the device must not be used. Either another process uses it, or another rig's run changed

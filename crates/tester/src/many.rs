@@ -18,8 +18,9 @@ const FLUSH_EVERY: u32 = 64;
 
 impl Tester<'_> {
     /// Gets an attribute at each modifier, with several requests outstanding at once. Repeats a request while the
-    /// device answers busy. Also repeats a request once if it timed out while other requests could be outstanding.
-    /// Returns the modifiers whose requests stayed unanswered, or were answered busy to the end.
+    /// device answers busy. After a timeout with several requests outstanding, repeats each unanswered request
+    /// once, one at a time. Returns the modifiers whose requests stayed unanswered, or were answered busy to the
+    /// end.
     ///
     /// # Errors
     /// When the run must stop.
@@ -153,8 +154,8 @@ impl Tester<'_> {
                 label.name,
                 silent.len()
             ));
-            // The series ends here, because each further request would probably take a silence period. The
-            // procedure also ends if the device answers nothing any more.
+            // The series ends here, because each further request would probably take a silence period. If the
+            // device no longer answers at all, this call ends the procedure too.
             self.still_there()?;
         }
         Ok(silent)

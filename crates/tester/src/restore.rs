@@ -142,9 +142,10 @@ impl Tester<'_> {
         for part in parts {
             let found = A::from_bytes(&part.data);
             let mut now = self.read_for_restore::<A>(part.modifier)?;
-            // The first two images contain only values that every device accepts. The third image contains values
-            // that a device may refuse. A device that ignores no-change values may lose restored values by the
-            // third image, so the last image writes them again.
+            // Writes up to four images, one after the other; an image is the value that a Set carries. The first
+            // two contain only values that every device accepts. The third also contains values that a device may
+            // refuse. A device that ignores no-change values may lose restored values by the third image, so the
+            // last image writes them again.
             let images: [fn(&A, &A) -> A; 4] = [
                 |found, now| found.quiet().writable(now),
                 |found, now| A::explicit(found, now).writable(now),

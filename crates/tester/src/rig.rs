@@ -123,7 +123,7 @@ pub struct RigInfo {
     pub window: usize,
     /// SubnetTimeOut from the rig file, for a subnet where no SM sets the port's own value.
     pub subnet_timeout: Option<SubnetTimeout>,
-    /// LID that each test assigns to a device without a LID or without an SM's LID.
+    /// LID that each test assigns to a device without a LID or without a MasterSMLID.
     pub assign_lid: Option<Lid>,
     /// The tester's own Ethernet port, if it has one.
     pub frames: Option<FramePort>,

@@ -163,8 +163,8 @@ pub fn run(rig: &mut dyn Rig, info: &RigInfo, sink: &mut dyn Sink, journal: &mut
     if let Some(stopped) = &stopped {
         tester.sink.put(Entry::Stopped(stopped.clone()));
     }
-    // After a failed sanity check, the last silence needs no further check: the device was already asked several
-    // times.
+    // After a failed sanity check, the last silence needs no further request: the sanity check already repeated
+    // its request.
     let not_sane = matches!(
         &stopped,
         Some(Stopped {
@@ -179,7 +179,7 @@ pub fn run(rig: &mut dyn Rig, info: &RigInfo, sink: &mut dyn Sink, journal: &mut
     let restored = tester.restore_all();
     tester.release_verbs();
     if last_was_silent {
-        // The judge counts the silence as a fault of the device only if the device answers this request.
+        // The judge counts the last silence as a fault of the device only if the device answers this request.
         let _ = tester.still_there();
     }
     tester.sink.flush();
@@ -392,9 +392,9 @@ impl Tester<'_> {
         None
     }
 
-    /// Assigns a LID and an SM's LID to a device without them, if the rig file has `assign_lid`. The journal saves the
-    /// old values, and the restore writes them back as far as the device accepts them. A refusal is noted in the
-    /// record.
+    /// If the rig file has `assign_lid`, assigns the missing LIDs to a device that has no LID or no SM's LID. The
+    /// journal saves the old values, and the restore writes them back as far as the device accepts them. A refusal
+    /// is noted in the record.
     fn assign_lid(&mut self) -> Option<Stopped> {
         let given = self.info.assign_lid?;
         let found = *self.shown.get(&0)?;

@@ -23,8 +23,8 @@ pub const ATTRIBUTES: [What; 8] = [
     (AttributeId::VL_ARBITRATION, 1 << 16),
     (AttributeId::VL_ARBITRATION, 3 << 16),
 ];
-/// Further parts of these attributes. A part is read only if the device did not refuse an earlier part of the
-/// attribute.
+/// Further parts of some of the [`ATTRIBUTES`]. A part is read only if the device did not refuse an earlier part
+/// of the same attribute.
 const FURTHER: [What; 4] = [
     (AttributeId::GUID_INFO, 1),
     (AttributeId::P_KEY_TABLE, 1),
@@ -59,7 +59,7 @@ impl Tester<'_> {
         let by_number = u32::from(node.local_port_num() % node.num_ports()) + 1;
         let by_number = self.read_each(label, key, [(AttributeId::PORT_INFO, by_number)].into_iter());
         self.reads_at = Some(SECOND);
-        // NodeDescription belongs to the node: a Set at the first port may have changed it.
+        // Skip NodeDescription: it belongs to the node, so a Set at the first port may have changed it.
         let of_port = ATTRIBUTES.into_iter().chain(FURTHER);
         let of_port = of_port.filter(|(attribute, _)| *attribute != AttributeId::NODE_DESCRIPTION);
         let second = self.read_each(label, self.rig_key(), of_port);

@@ -30,7 +30,7 @@ use crate::{ClientFiles, TlsError};
 pub struct Words {
     /// The expected server, such as "a daemon".
     pub server: &'static str,
-    /// Where the server's administrator names the CA of the clients, such as "as client_ca".
+    /// The words that tell where the server's administrator sets the CA of the clients, such as "as client_ca".
     pub client_ca: &'static str,
     /// The option of `verbatim pki init` and `verbatim pki issue` that takes the server's name, such as
     /// "--server".
@@ -226,8 +226,8 @@ fn refusal(alert: AlertDescription, words: &Words) -> Option<String> {
     })
 }
 
-/// Describes the refusal of a server that requires a client certificate. Finds the alert by its text in the causes
-/// of `error`; returns `None` if no text contains it.
+/// Describes the failure of a connection, if the reason is that the server requires a client certificate. Searches
+/// the causes of `error` for the text of the server's alert; returns `None` if no cause contains it.
 #[must_use]
 pub fn refused_by_it(error: &(dyn StdError + 'static), words: &Words) -> Option<String> {
     let asked = Tls::AlertReceived(AlertDescription::CertificateRequired).to_string();

@@ -39,7 +39,7 @@ impl fmt::Display for Part {
     }
 }
 
-/// The role of this side, for which its certificate must be made.
+/// The role of this side. Its certificate must be made for this role.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Use {
     Server,
@@ -320,8 +320,8 @@ pub(super) fn time_left(certificate: &CertificateDer<'_>, now: UnixTime) -> std:
     std::time::Duration::from_secs(u64::try_from(until).unwrap_or(0).saturating_sub(now.as_secs()))
 }
 
-/// Verifies a certificate against an empty list of CAs with [`verify`], and returns the verification error.
-/// Returns a [`TlsError`] if the certificate is malformed or not valid now.
+/// Returns the error of [`verify`] at the present time. Fails if the certificate is malformed, has expired or is
+/// not valid yet.
 fn look(part: Part, path: &Path, certificate: &CertificateDer<'_>, usage: KeyUsage) -> Result<webpki::Error, TlsError> {
     let now = UnixTime::now();
     let seen = verify(certificate, usage, now).map_err(|error| TlsError::unusable(part, path, &error))?;
@@ -343,9 +343,9 @@ pub(super) fn in_time(certificate: &CertificateDer<'_>, now: UnixTime) -> Result
     out_of_time(&seen).map_or(Ok(()), Err)
 }
 
-/// Verifies a certificate against an empty list of CAs, so that verification always fails. Returns the
-/// verification error: `UnknownIssuer` if the certificate has no other fault. Fails if the certificate is
-/// malformed.
+/// Checks a certificate alone, without its CA. The certificate is verified against an empty list of CAs, so the
+/// verification always fails. Returns its error, which is `UnknownIssuer` if the certificate has no other fault.
+/// Fails if the certificate is malformed.
 fn verify(certificate: &CertificateDer<'_>, usage: KeyUsage, now: UnixTime) -> Result<webpki::Error, webpki::Error> {
     let parsed = EndEntityCert::try_from(certificate)?;
     let verified = parsed.verify_for_usage(webpki::ALL_VERIFICATION_ALGS, &[], &[], now, usage, None, None);

@@ -1,4 +1,5 @@
-//! The TLS settings of a server. Its files can be reloaded without a restart; a failed reload changes nothing.
+//! The TLS settings of a server. They can be reloaded from their files without a restart; a failed reload changes
+//! nothing.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -43,8 +44,8 @@ impl Loaded {
         Ok(Self { identity, verifier })
     }
 
-    /// Makes the configuration of one connection. The configuration's verifier stores the name in the client's
-    /// certificate in `shown`, so that a refusal can name the client.
+    /// Makes the configuration of one connection. When the client sends its certificate, the verifier stores the
+    /// certificate's name in `shown`, so that the log line about a refusal can name the client.
     pub(super) fn config(&self, shown: Shown) -> Result<Arc<ServerConfig>, Error> {
         let verifier = Noting {
             verifier: Arc::clone(&self.verifier),

@@ -1,8 +1,8 @@
 //! Connections whose client certificate a [`Gate`] accepted.
 //!
-//! Handshakes run concurrently, each with a time limit. If there are too many, the server aborts the oldest.
-//! Clients that have sent nothing have a limit of their own, so a flood of them aborts no handshake of a sending
-//! client. A connection ends when its client's certificate is revoked or expires.
+//! Handshakes run concurrently, each with a time limit. If too many are in progress, the server aborts the oldest.
+//! Clients that have sent nothing have a limit of their own, so a flood of them aborts no handshake of a client
+//! that has sent data. A connection ends when its client's certificate is revoked or expires.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -127,8 +127,8 @@ async fn accept(listener: TcpListener, gate: Arc<Gate>, tell: Tell, sender: mpsc
 struct Handshakes(VecDeque<(AbortHandle, Arc<AtomicBool>)>);
 
 impl Handshakes {
-    /// Aborts the oldest handshake of a silent client if their limit is reached. Does the same for clients that
-    /// have sent data.
+    /// If the silent clients have reached their limit, aborts their oldest handshake. Does the same for the clients
+    /// that have sent data.
     fn make_room(&mut self) {
         self.0.retain(|(handshake, _)| !handshake.is_finished());
         for (speaking, at_most) in [(false, SILENT), (true, HANDSHAKES)] {

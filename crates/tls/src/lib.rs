@@ -1,13 +1,13 @@
 //! Access control over a network: mutual TLS 1.3, with certificates from PEM files.
 //!
-//! Each side presents a certificate, signed by a CA that the other side names. TLS 1.2 is not supported, so no
+//! Each side presents a certificate, signed by a CA that the other side trusts. TLS 1.2 is not supported, so no
 //! downgrade is possible. `verbatim pki` makes a small CA and certificates.
 //!
 //! | module | contents |
 //! |---|---|
 //! | `files` | checks of the files before use; an error names the file |
 //! | [`gate`](Gate) | the TLS settings of a server, which can be reloaded without a restart |
-//! | `incoming` | connections with an accepted client certificate, until it is revoked or expires |
+//! | `incoming` | connections with an accepted client certificate; they end when it is revoked or expires |
 //! | `connect` | the client side, and descriptions of refusals |
 
 mod connect;

@@ -103,8 +103,8 @@ impl Table {
         Self { owner, grants }
     }
 
-    /// Returns the default table: every user whom the socket's file mode lets connect is an operator. `owner` runs
-    /// the daemon.
+    /// Returns the default table: every user who can connect to the socket is an operator. `owner` is the user who
+    /// runs the daemon.
     #[must_use]
     pub fn usual(owner: u32) -> Self {
         let operators = Grant {

@@ -39,14 +39,15 @@ fn with_info(code: Code, message: &str, reason: &str, metadata: &[(&str, &str)])
     Status::with_error_details(code, message, ErrorDetails::with_error_info(reason, DOMAIN, metadata))
 }
 
-/// The most invalid fields that a response names. The status travels in HTTP headers, which must stay small.
+/// The maximum number of invalid fields in a response. The status travels in HTTP headers, which must stay small.
 const MOST_VIOLATIONS: usize = 10;
-/// The most characters of a name, or of the text about a field.
+/// The maximum length in characters of a name, or of the text about a field.
 const LONGEST: usize = 300;
-/// The most characters of a message. The message of a quarantine names each area that is not restored.
+/// The maximum length of a message in characters. It is this large because the message of a quarantine names each
+/// area that is not restored.
 const LONGEST_MESSAGE: usize = 2000;
 
-/// Returns at most this many characters of a text that a client may have sent.
+/// Cuts a text to this many characters, because a client may have sent a longer text.
 fn at_most(characters: usize, text: &str) -> String {
     match text.char_indices().nth(characters) {
         Some((end, _)) => format!("{}…", &text[..end]),

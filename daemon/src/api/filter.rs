@@ -1,11 +1,12 @@
 //! The filter of ListRuns.
 //!
 //! ```text
-//! filter  = [ term { " AND " term } ]
-//! term    = "rig=" NAME | "state=" one or more states | "outcome=" one or more outcomes
-//! several = value { "|" value }
-//! states  = QUEUED RUNNING ENDED
-//! outcomes= SKIPPED NOT_APPLICABLE PASS INCONCLUSIVE FAIL ERROR
+//! filter   = [ term { " AND " term } ]
+//! term     = "rig=" NAME | "state=" states | "outcome=" outcomes
+//! states   = state { "|" state }
+//! outcomes = outcome { "|" outcome }
+//! state    = "QUEUED" | "RUNNING" | "ENDED"
+//! outcome  = "SKIPPED" | "NOT_APPLICABLE" | "PASS" | "INCONCLUSIVE" | "FAIL" | "ERROR"
 //! ```
 //!
 //! Each key may appear at most once. Spaces around terms, "=" and "|" are ignored. States and outcomes may be in any

@@ -14,8 +14,8 @@ use crate::store::StoreError;
 /// The interval of heartbeats to the shared database.
 const BEAT: Duration = Duration::from_secs(2);
 
-/// Exchanges state with the daemons of other hosts, and never returns. If the database is not shared, returns at
-/// once.
+/// If the database is shared, exchanges state with the daemons of other hosts, and never returns. Otherwise returns
+/// at once.
 pub async fn meet(shared: Arc<Shared>) {
     if shared.scheduler.store().lab().is_none() {
         return;
@@ -35,13 +35,14 @@ pub async fn meet(shared: Arc<Shared>) {
         if let Ok(Ok(now)) = done {
             shown = now;
         }
-        // After a failed update, `shown` stays old. The next turn with `look`, at the latest at the next
-        // heartbeat, then repeats the update.
+        // If this turn failed, `shown` still holds the rigs as they were published last. The next heartbeat
+        // compares the rigs with `shown`, and so publishes the changes again.
         tokio::time::sleep(ELSEWHERE).await;
     }
 }
 
-/// Exchanges state once. Returns the published rigs: each rig's encoded state by its name.
+/// Exchanges state once. `beats` tells whether to write a heartbeat, and `look` whether to publish the rigs that
+/// differ from `before`. Returns the published rigs: each rig's encoded state by its name.
 fn turn(
     scheduler: &Arc<Scheduler>,
     before: BTreeMap<String, Vec<u8>>,

@@ -18,7 +18,7 @@ use crate::access::{self, Access, Caller, End, May};
 use crate::sched::{CreateError, LONGEST_LEASE, LeaseView, NewLease, Scheduler, USUAL_LEASE};
 use crate::store::{LeaseId, StoreError, StoredLease};
 
-/// The most labels in a request.
+/// The maximum number of labels in a request.
 const MOST_LABELS: usize = 32;
 /// The shortest time between two changes that a watcher receives.
 const PAUSE: Duration = Duration::from_millis(100);

@@ -33,7 +33,7 @@ pub use web::{Found, Web, report};
 /// How often the daemon reads changes of other hosts from the shared database.
 const ELSEWHERE: std::time::Duration = std::time::Duration::from_millis(250);
 
-/// The most concurrent calls that may block on a disk, not counting calls of admins.
+/// The maximum number of calls that block on a disk at the same time, not counting calls of admins.
 pub(crate) const IN_WORK: usize = 96;
 
 static OTHERS: Semaphore = Semaphore::const_new(IN_WORK);

@@ -6,7 +6,7 @@ use super::errors::{self, Violation};
 use crate::store::LeaseId;
 use verbatim_run::RunId;
 
-/// The most characters of a rig's name, or of a label.
+/// The maximum length in characters of a rig's name, or of a label.
 const LONGEST: usize = 64;
 
 /// Returns a violation if a name is too long. Callers use this function before they look up or log a name.

@@ -89,7 +89,7 @@ impl Sees {
 
     /// Returns the visible rigs of other hosts. Blocks on the store.
     fn elsewhere(&self, shared: &Shared) -> impl Iterator<Item = Rig> {
-        // While the database is away, the rigs of this host stay visible.
+        // While the database cannot be reached, the list contains only the rigs of this host.
         let others = shared.all_elsewhere().unwrap_or_default();
         others.into_iter().map(|(rig, ..)| rig).filter(|rig| self.rig(rig))
     }
@@ -105,7 +105,8 @@ struct Told {
 }
 
 impl Told {
-    /// Returns the changed rigs. Their state may be up to [`PAUSE`] old. Blocks on the store.
+    /// Returns the rigs that have changed since the watcher's last update. Their state may be up to [`PAUSE`] old.
+    /// Blocks on the store.
     fn next(&mut self, shared: &Shared, caller: &Caller) -> Vec<Rig> {
         // The caller's roles may change during the watch.
         let sees = Sees::of(shared, caller);
@@ -134,7 +135,7 @@ impl Told {
     }
 }
 
-/// Returns the owner of the run that last began on a rig. This run may have left the device changed.
+/// Returns the owner of the newest run that began on a rig. This run may have left the device changed.
 fn owner(scheduler: &Scheduler, rig: &str) -> Option<Identity> {
     let on_it = Filter {
         rig: Some(rig.into()),
@@ -152,9 +153,9 @@ fn owner(scheduler: &Scheduler, rig: &str) -> Option<Identity> {
 const ALL: &str = "*";
 /// The shortest time between two updates that a watcher receives.
 const PAUSE: Duration = Duration::from_millis(100);
-/// The most characters of the reason for a drain.
+/// The maximum length in characters of the reason for a drain.
 const LONGEST_REASON: usize = 200;
-/// The number of newest runs to search for the run that began last. Runs that never began are skipped.
+/// How many of a rig's newest runs are searched for a run that began.
 const LAST_RUNS: usize = 100;
 
 #[tonic::async_trait]

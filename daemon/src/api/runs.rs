@@ -120,7 +120,7 @@ impl RunService for Runs {
     type WatchRunStream = Answer<WatchRunResponse>;
 
     async fn watch_run(&self, request: Request<WatchRunRequest>) -> Result<Response<Self::WatchRunStream>, Status> {
-        // Read `live` before the run. If the run is not in `live`, it has ended, and the store has its end.
+        // Ask for the live run before the stored run: when a run is no longer live, the store already has its end.
         let live = self
             .shared
             .scheduler
@@ -254,7 +254,7 @@ fn create(shared: &Shared, caller: &Caller, request: CreateRunRequest) -> Result
             run
         }
     };
-    // Compare after a creation too, because the same request may arrive twice at the same time.
+    // Compare after a creation too: another request with the same id may have created the run at the same time.
     match validate::differs(&run.spec, &spec) {
         Some(differs) => Err(errors::request_id_reused(&request_id, &run.id, differs)),
         None => get(scheduler, &run.id).map_err(|error| errors::store(&error)),

@@ -13,7 +13,7 @@ use crate::sched::Scheduler;
 use crate::store::{StoreError, StoredRun};
 use verbatim_proto::v1::Rig;
 
-/// The most captures or reports that are made at the same time.
+/// How many captures and reports may be made at the same time.
 const CAPTURES: usize = 1;
 
 /// The state that the services share.
@@ -22,7 +22,7 @@ pub struct Shared {
     pub(crate) scheduler: Arc<Scheduler>,
     pub(super) access: Arc<Access>,
     audit: Audit,
-    /// Permits to make a capture or report, each of which takes the memory of a whole record.
+    /// Permits to make a capture or report. Each one needs memory for a whole record.
     pub(super) captures: Arc<Semaphore>,
     /// The open response streams.
     pub(super) streams: Streams,
@@ -93,7 +93,8 @@ impl Shared {
         }
     }
 
-    /// Records in the audit log that an act on a rig was done or refused. Blocks on the disk. A failed write is logged.
+    /// Records an act on a rig in the audit log. `refused` is the reason of a refusal; empty when the act was done.
+    /// Blocks on the disk. A failed write is logged.
     pub(super) fn note(&self, caller: &Caller, what: &str, rig: &str, run: &str, refused: &str) {
         let device = self
             .scheduler

@@ -11,7 +11,8 @@ use verbatim_rig::RigFile;
 use super::view;
 use crate::sched::Scheduler;
 
-/// The longest age of a snapshot without changes. Some values, such as a place in the queue, change with time alone.
+/// At this age a snapshot is made anew even if nothing changed: some values, such as a place in the queue, change
+/// with time alone.
 const OLDEST: Duration = Duration::from_secs(1);
 
 /// The rigs of this host, in the order of the rig file. An unchanged rig is shared with the previous snapshot.

@@ -15,8 +15,8 @@ use tonic::Status;
 use super::errors;
 use crate::access::Identity;
 
-/// The most open response streams of one identity; `ALL` is the limit in total. Each stream has a task, buffered
-/// messages, and perhaps an open file.
+/// The maximum number of open response streams of one identity; `ALL` is the maximum of all identities together.
+/// Each stream has a task, buffered messages, and perhaps an open file.
 const EACH: usize = 512;
 const ALL: usize = 4096;
 /// If the client reads no message for this time, the stream ends and frees its resources.

@@ -8,13 +8,13 @@ use super::errors::Violation;
 use super::names;
 use verbatim_rig::RigFile;
 
-/// The most characters of a request id.
+/// The maximum length of a request id in characters.
 const LONGEST_ID: usize = 64;
-/// The most parameters of a request: more than all tests have together.
+/// The maximum number of parameters in a request. All tests together have fewer parameters.
 const MOST_PARAMETERS: usize = 1000;
-/// The most patterns of a request.
+/// The maximum number of patterns in a request.
 const MOST_PATTERNS: usize = 1000;
-/// The most characters of a pattern.
+/// The maximum length of a pattern in characters.
 const LONGEST_PATTERN: usize = 200;
 
 /// Replaces the rig name "rigs/NAME" by NAME.

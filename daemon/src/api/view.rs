@@ -10,8 +10,8 @@ use crate::store::{Elsewhere, RunEntry};
 use verbatim_rig::RigConfig;
 use verbatim_tester::Unrestored;
 
-/// Converts a run. `place` is its place in the queue, 0 when it doesn't wait. `deviations` are the known deviations of
-/// the rig's devices.
+/// Converts a run. `place` is the run's place in the queue, or 0 if the run does not wait. `deviations` are the
+/// known deviations of the rig's devices.
 pub(super) fn run(kept: RunEntry, place: u32, verdicts: Vec<Verdict>, deviations: &Register) -> Run {
     let of = kept.run;
     let known_deviations = of.info.as_ref().map_or_else(Vec::new, |info| {

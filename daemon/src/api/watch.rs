@@ -14,12 +14,13 @@ use crate::access::Identity;
 use crate::sched::{Ending, Live, Scheduler, Since, Watching, changed, is_last, timestamp, to_watch};
 use crate::store::StoredRun;
 
-/// The most events that are prepared ahead of the watcher.
+/// How many events may be prepared ahead of the watcher.
 const AHEAD: usize = 16;
-/// The most events that are read from the store at once.
+/// How many events are read from the store at once.
 const BATCH: usize = 128;
 
-/// Starts a watch. The caller must have read `live` before `run`.
+/// Starts a watch. The caller must have read `live` before `run`, because a run that is no longer live has its end
+/// in the store.
 pub(super) async fn begin(
     scheduler: Arc<Scheduler>,
     (streams, who): (&Streams, &Identity),
@@ -83,7 +84,7 @@ enum Leave {
 }
 
 struct Watcher {
-    /// The registered watch, if the watcher owns the run.
+    /// If the watcher owns the run, this value counts the owner's client as connected until the value is dropped.
     _watching: Option<Watching>,
     scheduler: Arc<Scheduler>,
     run: StoredRun,

@@ -21,7 +21,7 @@ use verbatim_proto::v1::{
 use super::{Leases, Rigs, Runs, Shared, blocking, errors, names};
 use crate::access::{Caller, Identity};
 
-/// The most runs or leases in a response.
+/// The maximum number of runs or leases in a response.
 const PAGE: i32 = 50;
 /// The largest record in bytes whose report the daemon makes. Judging a record takes about twenty times its size
 /// in memory.

@@ -21,10 +21,10 @@ use crate::worker::{Job, Resumes, WorkerEnd, text_of};
 use verbatim_rig::RigConfig;
 use verbatim_run::{Event, journal_owner};
 
-/// The most events written at once.
+/// How many events are written at once.
 const BATCH: usize = 64;
-/// The time limit of the wait for another process that holds a rig. The process may be the worker of a dead daemon. A
-/// restore by this worker may wait for an M_Key lease period of a minute.
+/// How long to wait while another process holds a rig. The process may be a worker that outlived its daemon and is
+/// restoring the device. Such a restore may wait for an M_Key lease period of a minute.
 const LET_GO_WITHIN: Duration = Duration::from_secs(150);
 /// The interval of checks whether another process still holds the rig.
 const LOOKED_AT_EACH: Duration = Duration::from_millis(100);
@@ -286,8 +286,8 @@ impl Scheduler {
         waits.is_ok()
     }
 
-    /// Ends the run. Its ending includes the verdicts from before the run gave way. Returns false if the rig is
-    /// the cause of the ending.
+    /// Ends the run. If the run gave way before, its ending also covers the verdicts from that time. Returns false
+    /// if the rig is the cause of the ending.
     fn conclude(&self, live: &Live, end: WorkerEnd, verdicts: Vec<Verdict>, span: &Span) -> bool {
         let (stopped, unkept) = (live.stopped(), live.unkept());
         if matches!(end, WorkerEnd::Failed { .. }) {
@@ -477,7 +477,7 @@ impl Scheduler {
                 tokio::time::sleep(LOOKED_AT_EACH).await;
             }
         };
-        // Ignore the time limit: if the rig is still locked, the worker reports the lock.
+        // Continue at the time limit too: if the rig is still locked, the worker reports the lock.
         let _ = tokio::time::timeout(LET_GO_WITHIN, free).await;
     }
 

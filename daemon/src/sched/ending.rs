@@ -80,7 +80,8 @@ impl Ending {
                 Some(stopped) => Self::error(Cause::Operator, format!("{stopped}; {reason}")),
                 None => Self::error(*cause, reason.clone()),
             },
-            // A run that gave way ends only if it was also stopped. Otherwise the run waits again.
+            // Only a run that was also stopped, or whose lease ended, gets here. Any other run that gave way waits
+            // again.
             WorkerEnd::GaveWay => Self::error(
                 Cause::Operator,
                 format!(

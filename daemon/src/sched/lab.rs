@@ -157,7 +157,7 @@ impl Scheduler {
     /// requests of other hosts. Blocks on the store.
     ///
     /// # Errors
-    /// When the database is away.
+    /// When the database cannot be reached.
     pub fn meet(self: &Arc<Self>) -> Result<(), StoreError> {
         let Some(lab) = self.store.lab() else { return Ok(()) };
         // Collect `known` before `posted`. In the other order, a lease that is posted in between would be only in
@@ -228,7 +228,7 @@ impl Scheduler {
     /// on the store.
     ///
     /// # Errors
-    /// When the database is away.
+    /// When the database cannot be reached.
     pub fn beat(self: &Arc<Self>) -> Result<(), StoreError> {
         let Some(lab) = self.store.lab() else { return Ok(()) };
         if let Err(error) = lab.beat() {
@@ -259,8 +259,8 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Makes leases wait again in the database, if it may have committed their grants although this daemon got no
-    /// response.
+    /// Resets leases to waiting in the database. The database may have committed their grants, although this daemon
+    /// got no response.
     fn take_back(&self) -> Result<(), StoreError> {
         let unheard: Vec<LeaseId> = self.state().unheard.iter().cloned().collect();
         for id in unheard {

@@ -386,7 +386,8 @@ impl Scheduler {
                 let before = state.leases.get(id).filter(|before| is_one_grant(before, &lease));
                 match before.and_then(|lease| lease.until_ns) {
                     Some(until_ns) => state.plan.lasts_as_before(id, boot(until_ns, self.store.now_ns())),
-                    // This branch includes a lease that gave way: its state is stored once the database is back.
+                    // The grant is new, or the lease gave way. The state of a lease that gave way is stored when
+                    // the database is back.
                     _ => {
                         if lease.state == LeaseState::Active {
                             state.unheard.insert(id.clone());

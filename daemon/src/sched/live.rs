@@ -16,7 +16,7 @@ use verbatim_run::RunId;
 use super::ending::Ending;
 use crate::store::{HistoryStore, StoreError, StoredRun};
 
-/// The most events that are buffered for watchers.
+/// How many events are buffered for watchers.
 const RECENT: usize = 256;
 
 /// The events of a run after a cursor.
@@ -46,7 +46,7 @@ pub struct Live {
 struct Log {
     run: StoredRun,
     recent: VecDeque<RunEvent>,
-    /// Why the run's events are no longer stored.
+    /// Why the run's events are no longer stored; `None` while they are.
     unkept: Option<String>,
     /// The client or component that stopped the run, in words.
     stopped: Option<String>,
@@ -110,7 +110,7 @@ impl Live {
         self.lease.send_replace(lease);
     }
 
-    /// Tells the run to stop. Only the first `who` is recorded.
+    /// Tells the run to stop. Only the first call records its `who`.
     pub fn stop(&self, who: &str) {
         self.log().stopped.get_or_insert_with(|| who.into());
         self.stop.send_replace(true);
@@ -202,8 +202,8 @@ impl Live {
         self.tell(store, now_ns, vec![Event::StateChanged(waits)]);
     }
 
-    /// Ends the run, and returns the ending, which is an error if the store fails. From then on, the store returns
-    /// the ended run; after a failed write, only from memory.
+    /// Ends the run, and returns its ending. If the end cannot be written, the run ends with an error instead. From
+    /// then on the store returns the ended run: from memory, if the error cannot be written either.
     pub fn end(&self, store: &dyn HistoryStore, now_ns: u64, ending: Ending, info: Option<RunInfo>) -> Ending {
         let mut ending = ending;
         self.log().run.info = info;

@@ -1,4 +1,5 @@
-//! Restores devices that an earlier daemon left changed, while the database is away and there is no scheduler.
+//! Restores devices that an earlier daemon left changed. This daemon is still waiting for its database, and so has
+//! no scheduler yet.
 
 use std::sync::Arc;
 use std::time::Duration;

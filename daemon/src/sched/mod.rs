@@ -53,8 +53,8 @@ use verbatim_run::{RunError, RunId, boot_ns, journal_owner, last_token};
 
 /// How long ended leases stay in the list.
 const ENDED_LEASES_STAY: Duration = Duration::from_secs(90 * 24 * 3600);
-/// The most seconds by which the clock may be set ahead while the daemon runs. After a larger step, the daemon
-/// deletes nothing because of age.
+/// If the clock is set ahead by more than this many seconds while the daemon runs, the daemon no longer deletes
+/// anything for its age.
 const CLOCK_IS_TRUSTED_WITHIN_S: i128 = 3600;
 /// How long the client of a waiting run or lease may be disconnected, by default. Clients try to reconnect for the
 /// same time.

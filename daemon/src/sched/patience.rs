@@ -19,7 +19,7 @@ const AWAY_AT_MOST: Duration = Duration::from_secs(600);
 /// The pause between a change and its evaluation, because changes often come in bursts.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The number of watches by the owner. The key is the resource name of the run or lease.
+/// How many watches of each run or lease its owner has open. The key is the resource name of the run or lease.
 #[derive(Debug, Default)]
 pub(super) struct Watchers(Mutex<HashMap<String, watch::Sender<usize>>>);
 
@@ -72,7 +72,7 @@ impl Who {
     }
 }
 
-/// The obstacles for a waiting run or lease.
+/// The situation of a waiting run or lease.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Stands {
     /// Whether the devices of all acceptable rigs are unreachable.
@@ -144,7 +144,7 @@ impl Scheduler {
         self.gone_after_ms.store(ms, Ordering::Relaxed);
     }
 
-    /// Enforces the limits on the wait of a run that was just created, or found at the start.
+    /// Enforces the limits on the wait of a run that was just created, or was found at the daemon's start.
     pub(super) fn bound(self: &Arc<Self>, run: &StoredRun) {
         let mut patience = run.patience;
         if self.is_elsewhere(&run.host) {
@@ -174,7 +174,7 @@ impl Scheduler {
         }
     }
 
-    /// Returns when the run or lease no longer waits. At a limit, removes the run or lease from the queue.
+    /// Runs until the run or lease no longer waits. At a limit, removes the run or lease from the queue.
     async fn leaves_in_time(self: Arc<Self>, who: Who, until: Option<Duration>, attended: bool) {
         let (mut changed, mut watched) = (self.changes(), self.watchers.count(&who.name()));
         let mut waits = Waits {
@@ -213,8 +213,8 @@ impl Scheduler {
         self.watchers.change(&who.name(), |_| {});
     }
 
-    /// Returns the obstacles for a waiting lease, or for a run that waits for its first test. Returns `None` if
-    /// the run or lease no longer waits. Blocks on the store.
+    /// Returns the situation of a waiting lease, or of a run that waits for its first test. Returns `None` if the
+    /// run or lease no longer waits. Blocks on the store.
     fn stands_in_queue(&self, who: &Who) -> Option<Stands> {
         let lease = match who {
             Who::Run(run) if self.is_elsewhere(&run.host) => {

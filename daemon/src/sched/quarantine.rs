@@ -76,7 +76,7 @@ pub(super) fn forget(journals: &Path, rig: &str) {
     let _ = std::fs::remove_file(FileJournal::directory(journals, rig).join(format!("{rig}.journal.by-hand.txt")));
 }
 
-/// Returns the M_Keys, the found values of the attributes, and the commands.
+/// Returns the M_Keys, the values of the attributes before the run, and the commands.
 fn commands(rig: &RigConfig, journal: &Unrestored) -> String {
     let keys = if journal.keys.is_empty() {
         "none known".to_string()

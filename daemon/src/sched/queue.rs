@@ -103,7 +103,7 @@ pub type Shares = BTreeMap<Identity, (usize, Duration)>;
 type Rank<'a> = (Reverse<usize>, (usize, Duration), Duration, &'a LeaseId);
 
 /// Returns the class of a lease that waited this long, at most [`Class::High`]. A lease keeps its risen class when
-/// it gets a rig. Otherwise a lease of a higher class would take the rig from the lease that waited the longest.
+/// it gets a rig. Otherwise a lease of a higher class could take the rig from the lease that waited the longest.
 #[must_use]
 pub fn risen(class: Class, waited: Duration) -> Class {
     match class as usize + steps(waited) {
@@ -136,7 +136,8 @@ pub fn in_order<'w, 'a>(now: Duration, waiting: &'w [Waiting<'a>], shares: &Shar
     order
 }
 
-/// Returns the decisions for now. `shares` affects only the order of leases of one class.
+/// Returns which leases get a rig now, and which must give way. `shares` affects only the order of leases of one
+/// class.
 #[must_use]
 pub fn decide(now: Duration, waiting: &[Waiting<'_>], rigs: &[Use<'_>], shares: &Shares) -> Vec<Decision> {
     let mut shares = shares.clone();
@@ -171,7 +172,7 @@ pub fn decide(now: Duration, waiting: &[Waiting<'_>], rigs: &[Use<'_>], shares: 
             });
         }
     }
-    // The leases that can give way and do not give way yet.
+    // The leases that can give way and do not give way yet, by rig.
     let mut give_way: HashMap<&str, (Class, &LeaseId)> = HashMap::new();
     for rig in rigs {
         if let By::Lease {
@@ -224,7 +225,7 @@ pub struct Wait {
     /// The leases that hold acceptable rigs.
     pub holders: Vec<LeaseId>,
     /// The latest time of the grant; `None` when no acceptable rig can be granted at all. The time assumes that no
-    /// lease is renewed, no earlier lease arrives and no rig is drained.
+    /// lease is renewed, no further lease goes first and no rig is drained.
     pub latest: Option<Duration>,
 }
 

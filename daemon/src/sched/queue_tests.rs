@@ -109,7 +109,7 @@ fn decide_by_looking_at_all(
     decisions
 }
 
-/// Returns the order in which the leases get `r`, each for ten minutes, when no other leases arrive.
+/// Returns the order in which the leases get the rig `r`, each for ten minutes, when no other leases arrive.
 fn all_get(asked: &[Asked], mut now: Duration) -> Vec<LeaseId> {
     let (mut left, mut got, mut shares) = (asked.to_vec(), Vec::new(), Shares::new());
     while !left.is_empty() {

@@ -16,7 +16,7 @@ use crate::store::{LeaseId, StoreError};
 pub struct Reloaded {
     /// New rigs.
     pub added: Vec<String>,
-    /// Rigs with another description.
+    /// Rigs whose description has changed.
     pub changed: Vec<String>,
     /// Removed rigs.
     pub removed: Vec<String>,
@@ -84,7 +84,7 @@ impl Scheduler {
             return Err(NotReloaded::OneDevice(one.into(), other.into()));
         }
         let was: BTreeMap<&str, &RigConfig> = before.rigs.iter().map(|rig| (rig.name.as_str(), rig)).collect();
-        // The plan already knows the state of known devices.
+        // Check the devices of new rigs only: the plan already knows the state of the other devices.
         let left = |rig: &RigConfig| match was.contains_key(rig.name.as_str()) {
             true => Left::AsFound,
             false => left(&self.journals, rig),

@@ -107,7 +107,7 @@ pub(super) fn waiting(store: &dyn Store, rigs: &RigFile, journals: &Path) -> Res
     Ok(left)
 }
 
-/// Records that the journal of a rig was removed while a run was running on the rig.
+/// If the journal of a rig was removed while a run was running on the rig, records this.
 fn miss(rig: &str, rigs: &RigFile, journals: &Path) {
     if !rigs.find(rig).is_ok_and(super::outlives_us) {
         return;
@@ -128,14 +128,14 @@ fn lost(run: &StoredRun) -> StoredLease {
     }
 }
 
-/// Checks whether a run can go on. The error is the ending of a run that cannot.
+/// Checks whether a run can go on. If not, the error is the ending of the run.
 fn can_go_on(run: &StoredRun, rigs: &RigFile, asked: &mut Asked) -> Result<(), Ending> {
     if run.state == RunState::Running {
         return Err(Ending::of_interrupted());
     }
     let rig = &run.spec.rig;
     let why = if run.started_ns.is_some() {
-        // A continued record could contain two devices.
+        // The rig may have another device by now, and one record must not contain two devices.
         format!("rig {rig} may have another device now")
     } else if rigs.find(rig).is_err() {
         format!("rig {rig} is no longer in the rig file")
@@ -212,8 +212,8 @@ pub(super) fn keep_drained(path: &Path, drained: &BTreeMap<String, String>) -> i
     Ok(())
 }
 
-/// Returns the removed rigs whose journals list changes of their devices. A rig that the rig file has under
-/// another name is not among them. The returned rigs stay visible until their devices are restored.
+/// Returns the removed rigs whose journals list changes of their devices. A rig is not among them if the rig file
+/// has its device under another name. The returned rigs stay visible until their devices are restored.
 pub(super) fn left_over(rigs: &RigFile, journals: &Path) -> Vec<RigConfig> {
     let owners: Vec<JournalOwner> = rigs.rigs.iter().map(journal_owner).collect();
     let orphans = FileJournal::all(journals).into_iter().filter(|journal| {

@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-/// The most concurrent connections; more connections wait.
+/// The maximum number of concurrent connections; further connections wait.
 const AT_A_TIME: usize = 16;
 /// The time limit of a connection, which carries one request.
 const LASTS: Duration = Duration::from_secs(60);

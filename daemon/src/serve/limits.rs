@@ -7,21 +7,23 @@ use crate::sched::CLIENT_GONE;
 /// The limits of connections and calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// The most connections of all identities.
+    /// The maximum number of connections of all identities together.
     pub connections: usize,
-    /// The most connections of one identity. A client needs one connection; a benchmark of watchers needs some dozens.
+    /// The maximum number of connections of one identity. A client needs one connection; a benchmark of watchers
+    /// needs some dozens.
     pub connections_each: usize,
     /// The age at which a connection takes no more calls and ends with its last call; the client then opens
     /// another. This limit ends forgotten connections that still respond to pings.
     pub oldest_connection: Duration,
-    /// The most concurrent calls of one identity, on all its connections.
+    /// The maximum number of concurrent calls of one identity, on all its connections.
     pub calls_each: usize,
     /// How long the client of a waiting run or lease may be disconnected before the run or lease leaves the queue.
     pub client_gone: Duration,
 }
 
 impl Default for Limits {
-    /// Returns 1024 connections, 128 per identity, an age of one hour, 32 calls per identity, and one minute.
+    /// Returns 1024 connections, 128 per identity, an age of one hour, 32 calls per identity, and one minute for a
+    /// disconnected client.
     fn default() -> Self {
         Self {
             connections: 1024,

@@ -23,8 +23,8 @@ use crate::api::store_failed;
 use crate::sched::{Execute, restore_meanwhile};
 use crate::store::StoreError;
 
-/// The service while the database is away. Dropping the value ends it, except for running restores, and closes the
-/// connections. Clients then reconnect and find the normal services.
+/// The service while the database cannot be reached. Dropping the value ends the service and closes its
+/// connections; running restores continue. Clients then reconnect and find the normal services.
 #[derive(Debug)]
 pub(super) struct Meanwhile {
     _over: watch::Sender<()>,

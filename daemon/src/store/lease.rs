@@ -17,8 +17,8 @@ use crate::access::Identity;
 pub struct LeaseId(RunId);
 
 impl LeaseId {
-    /// Returns the lease id with the same number as `run`: the id of the lease's own run, or an id that no run
-    /// uses.
+    /// Returns the lease id with the same number as `run`. `run` is the id of the lease's own run, or a new id that
+    /// no run uses.
     #[must_use]
     pub fn like(run: &RunId) -> Self {
         Self(run.clone())

@@ -202,7 +202,7 @@ impl Reader {
                 return Ok(());
             }
             Some(to_worker::Message::Ping(ping)) => {
-                // If the thread hangs, send no pong: the daemon then kills this process.
+                // If the thread of the procedure hangs, send no pong: the daemon then kills this process.
                 if !self.pulse.hangs() {
                     self.out.send(from_worker::Message::Pong(Pong { number: ping.number }));
                 }

@@ -70,7 +70,7 @@ pub fn drop_in(rig: &RigConfig, sys: &Path) -> Result<String, String> {
     if let Some(socket) = agent.as_deref().and_then(|agent| agent.strip_prefix("unix:")) {
         lines.push(see(Path::new(socket)));
     }
-    // Allow only the address of an agent on another host.
+    // Of all IP addresses, allow only the address of the agent.
     let address = agent
         .as_deref()
         .and_then(|agent| agent.parse::<std::net::SocketAddr>().ok());

@@ -9,13 +9,13 @@ use tokio::sync::mpsc;
 use verbatim_proto::v1::LogLine;
 use verbatim_run::Event;
 
-/// The most bytes of a line. A longer line is split.
+/// The maximum length of a line in bytes. A longer line is split.
 const LONGEST_LINE: usize = 4096;
-/// The most lines that are buffered between the pipes and their reader.
+/// How many lines are buffered between the pipes and their reader.
 const ON_THE_WAY: usize = 64;
-/// The most lines of a worker that are reported as events.
+/// How many lines of a worker are reported as events.
 const MOST_TOLD: usize = 10_000;
-/// The most lines that the reason of a failure quotes.
+/// How many lines the reason of a failure quotes.
 const QUOTED: usize = 8;
 
 /// Reads a pipe to its end, line by line.

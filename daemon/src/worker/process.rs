@@ -146,7 +146,8 @@ pub(super) async fn start(
 }
 
 /// Creates the directories for the rig's journal and records, because a worker in a unit can access no other
-/// directories. If the device's journal is in the directory of another rig name, moves the journal there.
+/// directories. If the device's journal is in the directory of another rig name, moves the journal to the new
+/// directory.
 async fn hand_over_places(rig: &RigConfig, state: &StateDirectory) -> Result<(), Failure> {
     let (owner, name) = (journal_owner(rig), rig.name.clone());
     let (journals, runs) = (state.journals(), state.runs().join(&name));

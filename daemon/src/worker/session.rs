@@ -164,8 +164,8 @@ impl<'a> Session<'a> {
                         if since + self.supervision.grace <= now {
                             return Err(Trouble::Deaf);
                         }
-                        // Repeat the ping: the worker left the first ping unanswered if its thread only seemed to
-                        // hang.
+                        // Repeat the ping. The worker ignored the first ping if its thread seemed to hang, but the
+                        // thread may have gone on since.
                         self.send(to_worker::Message::Ping(Ping { number: asked })).await?;
                     } else if greeted_by <= now {
                         return Err(Trouble::Silent);

@@ -16,7 +16,7 @@ fn verbatimd(arguments: &[&str]) -> Command {
     command
 }
 
-/// Starts a model and waits until it listens. Also returns the rest of its stderr.
+/// Starts a model and waits until it listens. Returns its process and a reader of the rest of its stderr.
 fn model(socket: &Path, more: &[&str]) -> (Child, BufReader<ChildStderr>) {
     let mut child = verbatimd(&["model", "--listen", &socket.to_string_lossy()])
         .args(more)

@@ -20,7 +20,7 @@ const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
 /// Time that an attack waits for the daemon to end a connection. The attack then drops the connection.
 const PATIENCE: Duration = Duration::from_millis(300);
 const AT_ONCE: u64 = 16;
-/// Time after the end of the attack in which the campaign may still open connections.
+/// Time after the planned end of the attack `connections` at which it stops opening connections.
 const LONGEST: Duration = Duration::from_secs(60);
 
 trait Wire: AsyncRead + AsyncWrite + Unpin + Send {}
@@ -137,8 +137,8 @@ pub(crate) async fn connections(house: &Arc<House>, count: u64, until: Instant) 
     let mut held: Vec<Box<dyn Wire>> = Vec::new();
     let mut refused = 0;
     for number in 0..count {
-        // The listeners of the page and of the metrics admit only a few connections at a time; further connections wait
-        // in the kernel.
+        // Use only the first two listeners. The listeners of the page and of the metrics admit a few connections at a
+        // time, and further connections wait in the kernel.
         match timeout(PATIENCE, door(house, number as usize % 2)).await {
             Ok(Ok(wire)) => held.push(wire),
             _ => refused += 1,
@@ -223,5 +223,5 @@ pub(crate) async fn pages(house: &Arc<House>, seed: u64, until: Instant) -> Came
     }
 }
 
-/// Value that is added to the count of requests for each request that wrongly got access.
+/// Each request that wrongly got access adds this value to the count of requests.
 const LET_IN: u64 = 1 << 40;

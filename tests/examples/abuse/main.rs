@@ -98,7 +98,7 @@ async fn campaign() -> anyhow::Result<bool> {
             "noise" => bytes::noise(&house, seed, until).await,
             "frames" => bytes::frames(&house, seed, until).await,
             "endless_headers" => bytes::endless_headers(&house, seed, until).await,
-            // With a number of requests, the attack lasts until all requests are sent.
+            // If the user gave a number of requests, the attack lasts until all requests are sent.
             "messages" if requests < u64::MAX => {
                 calls::messages(&house, seed, requests, until + Duration::from_secs(7200)).await?
             }

@@ -139,7 +139,7 @@ impl House {
     }
 
     fn start_daemon(&mut self) -> anyhow::Result<()> {
-        // The daemon would not start with a corrupt store.
+        // A daemon with a corrupt store does not start, so a failed start is reported as CORRUPT.
         let mut daemon = Command::new(self.binaries.join("verbatimd"))
             .args(["serve", "--socket"])
             .arg(self.socket())

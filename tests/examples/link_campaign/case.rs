@@ -29,8 +29,8 @@ pub(crate) struct Sound {
     pub(crate) opcode: Opcode,
     pub(crate) dest_qp: Qpn,
     pub(crate) p_key: PKey,
-    /// Bytes after the BTH, or after the LRH of a raw packet. The extended headers of the opcode belong to the
-    /// transport layer, so these bytes are random.
+    /// Number of bytes after the BTH, or after the LRH of a raw packet. All these bytes are random, because the link
+    /// layer does not read the extended headers of the opcode.
     pub(crate) payload: usize,
     /// Seed of the random contents.
     pub(crate) fill: u64,

@@ -183,7 +183,7 @@ fn campaign() -> anyhow::Result<bool> {
         &lab,
         "cd /run/soak; cat inside model | grep -vc '^0$'; tail -n 3 inside.last model.last",
     )?;
-    // The load must not have been refused.
+    // Every run of the load must have been accepted, and have passed.
     let all_passed = failed.lines().next() == Some("0");
     // The daemon closes the last connections a little later.
     let mut after = look(&lab)?;

@@ -16,7 +16,7 @@ use anyhow::Context;
 
 use fabric::{PORTS, Switch};
 
-/// Bytes of length and kind.
+/// Number of bytes before a packet: the length and the kind.
 const HEAD: usize = 3;
 const KIND_PACKET: u8 = 2;
 /// Buffer size in bytes. The native packets of the lab are shorter.

@@ -76,8 +76,8 @@ fn start(lab: &mut VibLab, port: u8, case: &Case, killer: usize, is_swept: bool,
         test => test.to_owned(),
     };
     // Each test gets a new state directory, because a restore journal of the previous device does not apply to the new
-    // device. Each test gets its own lock directory, because models with one seed report the same PortGUID. The seed
-    // also determines the steps of a walk.
+    // device. Each test gets its own lock directory, because models with one seed report the same PortGUID. The run
+    // gets the case's seed, because the seed determines the random steps of a test.
     let seed = &case.seed;
     let command = format!(
         "{{ rm -rf /run/job.{port}; mkdir -p /run/job.{port}/locks; cd /run/job.{port}; {sweep} STATE_DIRECTORY=$PWD/state \
@@ -236,7 +236,7 @@ impl House<'_> {
             .filter(of_management)
             .map(case)
             .collect::<anyhow::Result<_>>()?;
-        // Try the most specific test first: a test that kills many defects takes long.
+        // Try first the test that kills the fewest defects: a test that kills many defects takes long.
         let mut kills = BTreeMap::new();
         for killer in cases.iter().flat_map(|case| &case.killers) {
             *kills.entry(killer.clone()).or_insert(0) += 1;

@@ -13,8 +13,8 @@ use crate::{House, run};
 /// Tests that change the device throughout their run: an M_Key with protection, tables, PortInfo.
 const TESTS: [&str; 3] = [
     "c14-016-set-protect-2",
-    // With all 65,532 values this test would take minutes on a busy machine. If OpenSM is the victim, the test
-    // runs to its end.
+    // With all 65,532 values this test would take minutes on a busy machine. That is too long if OpenSM is killed,
+    // because the test then runs to its end.
     "c14-024-vl-arbitration-ca --set illegal_parts=8000",
     "c14-024-port-info-rw",
 ];

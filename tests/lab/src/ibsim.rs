@@ -213,8 +213,8 @@ impl IbsimLab {
         self.simulator = None;
     }
 
-    /// Ends the simulator, and starts a new simulator in the initial state and under the same name. Rig file and log
-    /// stay.
+    /// Ends the simulator, and starts a new simulator in the initial state and under the same name. Keeps the rig file
+    /// and the log.
     ///
     /// # Errors
     ///

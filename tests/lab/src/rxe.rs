@@ -23,7 +23,7 @@ const AGENT: &str = "10.0.2.15";
 
 /// A machine with `rxe0` as the device under test, and a rig file with the rig `rxe`.
 ///
-/// Dropping the lab ends the machine and removes its files; the console's log stays.
+/// Dropping the lab ends the machine and removes its files, but keeps the console's log.
 #[derive(Debug)]
 pub struct RxeLab {
     machine: Machine,

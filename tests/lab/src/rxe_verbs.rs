@@ -29,7 +29,7 @@ const STATE: &str = "/run/verbatim-state";
 
 /// A machine with `rxe0`, the device under test, and `rxe1`, the tester's adapter, on a veth pair.
 ///
-/// Dropping the lab ends the machine. The console's log stays, with the output of agent and daemon.
+/// Dropping the lab ends the machine, but keeps the console's log, which has the output of agent and daemon.
 #[derive(Debug)]
 pub struct RxeVerbsLab {
     machine: Machine,

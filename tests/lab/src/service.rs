@@ -35,7 +35,7 @@ const MEMORY: u32 = 1400;
 
 /// A machine with Debian and its systemd, and our packages at `/mnt/share/debs`. Its users are `alice` and `bob`.
 ///
-/// Dropping the lab ends the machine; the console's log stays.
+/// Dropping the lab ends the machine, but keeps the console's log.
 #[derive(Debug)]
 pub struct ServiceLab {
     machine: Machine,

@@ -187,7 +187,7 @@ fn listens(what: &str, process: &Process, socket: &Path, log: Option<&Path>) -> 
 
 /// A machine with `vib0`, the tester's adapter, and the device under test at the far end of its cable.
 ///
-/// Dropping the lab ends machine and models; the console's log stays.
+/// Dropping the lab ends machine and models, but keeps the console's log.
 #[derive(Debug)]
 pub struct VibLab {
     image: Image,

@@ -17,8 +17,7 @@ use verbatim_record_proto::v1::{Cause, Outcome, Verdict};
 use verbatim_run::qualify::{Extent, Rules, sound_models};
 use verbatim_run::{Request, command, execute};
 
-/// Number of cases with another outcome than PASS or FAIL after which `try` ends. The number is about three cases of
-/// each test.
+/// `try` ends after this many cases whose outcome is neither PASS nor FAIL: about three cases of each test.
 const MOST_UNSURE: usize = 300;
 
 fn main() -> ExitCode {

@@ -54,7 +54,8 @@ fn unanswered_requests_leave_kernel_room() {
     let [written, back, at_most] = counted(&said)[..] else {
         panic!("{said}");
     };
-    // A slot becomes free only after a timeout, later on a busy host. At no time may more slots be occupied.
+    // The kernel gives an unanswered request up only after its timeout, and later on a busy host. Nevertheless, no
+    // request may wait in the kernel's queue.
     let bears = at_most <= THE_KERNEL_SENDS;
     assert!(
         written >= 1000 && back >= 900 && bears,

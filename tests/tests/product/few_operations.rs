@@ -141,7 +141,7 @@ fn walk_skips_unsupported_steps() {
 fn rows_without_a_packet_do_not_pass() {
     let mut outcomes = BTreeSet::new();
     for row in (1..=200).step_by(5) {
-        // The row keeps only its error and its operation.
+        // Keep only the first two conditions of the row, its error and its operation.
         let parameters = [("row", row), ("keep", 3)];
         let Judged { verdict, entries, .. } = run(test("c09-matrix-refused"), &[], 3, &parameters);
         let outcome = verdict.outcome();

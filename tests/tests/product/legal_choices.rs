@@ -45,7 +45,7 @@ fn one_packet_in_flight_is_legal() {
     };
     for id in ["c09-142-timer-restart", "c09-060-coalesced-ack"] {
         let verdict = verdict(id, choices);
-        // The test cannot judge packets that were never outstanding.
+        // These tests judge several packets that are outstanding together, which this adapter never has.
         assert_eq!(verdict.outcome(), Outcome::Inconclusive, "{id}: {}", verdict.reason);
     }
 }
@@ -109,7 +109,7 @@ fn late_events_and_notice_class_are_legal() {
         notices_apart: true,
         ..AdapterChoices::default()
     };
-    // This delay exceeds the time to later events and to the next reset.
+    // With this delay, an event arrives only after the cause of the next event, and after the next reset.
     let much_later = AdapterChoices {
         event_delay: Duration::from_millis(2600),
         ..AdapterChoices::default()

@@ -1,5 +1,5 @@
-//! Loss of frames. A link may lose any frame, because one changed bit is enough. No test may fail a conforming adapter
-//! for a loss, or pass an adapter on packets that did not arrive.
+//! Loss of frames. A link may lose any frame, because one changed bit is enough. A lost frame must not make a
+//! conforming adapter FAIL. An adapter must not PASS because of packets that did not arrive.
 
 use std::collections::BTreeSet;
 
@@ -12,11 +12,12 @@ use verbatim_tester::{Arrival, Need, Rig, RigInfo, Step, Stimulus, Test};
 use verbatim_tests::judged;
 use verbatim_wire::MKey;
 
-/// Each run loses one frame: the first run loses frame 1, the next run frame 2, and so on. From this number on, the
-/// runs lose only every 19th frame.
+/// There is one run for each frame, which loses only that frame. From this frame on, there is a run only for every 19th
+/// frame.
 const SINGLY: usize = 60;
 
-/// Tests that send a packet without effect on a conforming device. The loss of the packet also has no effect.
+/// Tests that send a packet without effect on a conforming device. The loss of this packet has no effect either, so
+/// such a test could pass a device with a defect.
 const PROVOKE: [&str; 5] = [
     "c09-060-ack-of-read",
     "c09-060-coalesced-ack",
@@ -71,7 +72,7 @@ fn judged(test: &'static Test, rig: &mut dyn Rig) -> Verdict {
         simulated: false,
         ..VirtualRig::info(MKey(0))
     };
-    // Fewer messages keep the number of runs small: each run loses one frame.
+    // Send fewer messages than usual, because the number of runs grows with the number of frames.
     let few = [("messages", 300)];
     judged::judged(rig, &info, test, 1, &few).verdict
 }
@@ -80,7 +81,8 @@ fn judged(test: &'static Test, rig: &mut dyn Rig) -> Verdict {
 fn one_lost_frame_fails_no_adapter() {
     let mut failed = BTreeSet::new();
     for test in tests_of(Need::Packets) {
-        // The longest tests repeat the same exchange hundreds of times, so do not lose every later frame.
+        // The longest tests repeat the same exchange hundreds of times. Therefore only some of the later frames get a
+        // run.
         for lost in (1..SINGLY).chain((SINGLY..).step_by(19)) {
             let rig = VirtualRig::new(Profile::full().vary(3), &[]);
             let mut rig = Lossy { rig, passed: 0, lost };

@@ -1,5 +1,5 @@
-//! Loss of MADs. Hardware may lose any MAD, and a host may return a MAD unsent. No test may fail a conforming device
-//! for a loss, or pass on MADs that did not arrive. The device must be restored in any case.
+//! Loss of MADs. Hardware may lose any MAD, and a host may return a MAD unsent. A lost MAD must not make a conforming
+//! device FAIL. A device must not PASS because of MADs that did not arrive. The device must be restored in any case.
 
 use core::time::Duration;
 use std::collections::VecDeque;

@@ -79,8 +79,8 @@ fn small_devices_fail_no_test() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Limits that make some tests inconclusive, because an unanswered request is retransmitted and fails, or because two
-/// requests are never outstanding together.
+/// Limits that make some tests inconclusive. With the two ACK timeouts, an unanswered request is retransmitted and
+/// fails. With one packet of one message, two requests are never outstanding together.
 const OPEN: [&str; 3] = ["a short ACK timeout", "a long ACK timeout", "one packet of one message"];
 
 #[test]

@@ -91,9 +91,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(if good { 0 } else { exit::ERROR }))
 }
 
-/// Returns a line for each test with a column for each set of rules, then the problems, then a line for each set of
-/// rules. `chosen` means that the user selected tests. The text then lists the defects that each test catches, and
-/// has no number of survivors.
+/// Formats the result: a line for each test with a column for each set of rules, the problems, and a line for each
+/// set of rules. `chosen` means that the user selected tests. The text then lists the defects that each test
+/// catches, and omits the number of survivors.
 fn words(all: &[Qualification], chosen: bool) -> String {
     let mut out = String::new();
     for (place, test) in all[0].tests.iter().enumerate() {

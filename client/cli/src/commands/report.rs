@@ -74,7 +74,7 @@ pub(crate) fn run(arguments: &Arguments, place: impl Fn() -> anyhow::Result<Plac
     if wanted.iter().filter(|(file, _)| is_stdout(file)).count() > 1 {
         return Err(Usage("two reports would go to stdout; give one of them a file".into()).into());
     }
-    // Check before the work starts.
+    // Check for existing files now, because judging the record may take long.
     if let Some((file, _)) = wanted
         .iter()
         .find(|(file, _)| !is_stdout(file) && !arguments.force && file.exists())
@@ -137,7 +137,7 @@ fn kept_before(run: &v1::RunInfo, count: u16, place: &Place) -> anyhow::Result<V
     let filter = format!("rig={} AND state=ENDED", run.rig);
     server::at(address, |client| async move {
         let mut past = Vec::new();
-        // The list starts with the latest runs, and some may be later than this run.
+        // The list starts with the latest runs. Some may be later than this run; skip them.
         for listed in client.list_runs(&filter, 1000, "").await?.runs {
             if past.len() == usize::from(count) {
                 break;
@@ -146,7 +146,7 @@ fn kept_before(run: &v1::RunInfo, count: u16, place: &Place) -> anyhow::Result<V
             if !listed.info.as_ref().is_some_and(earlier) {
                 continue;
             }
-            // A listed run has no measured values.
+            // A run in a list has no measured values, so fetch the run itself.
             let whole = client.get_run(&listed.name.parse()?).await?;
             past.extend(whole.info.map(|info| Past {
                 run: info,

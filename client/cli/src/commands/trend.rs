@@ -84,7 +84,7 @@ async fn kept(client: Client, arguments: &Arguments) -> anyhow::Result<Vec<v1::R
     let listed = client.list_runs(&filter, i32::from(arguments.last), "").await?.runs;
     let mut runs = Vec::new();
     for listed in listed.iter().rev() {
-        // A listed run has no measured values.
+        // A run in a list has no measured values, so fetch the run itself.
         let mut run = client.get_run(&listed.name.parse()?).await?;
         run.verdicts
             .retain(|verdict| wanted.is_empty() || wanted.contains(&verdict.test));

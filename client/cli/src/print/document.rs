@@ -16,7 +16,7 @@ fn cause(of: Cause) -> Option<Cause> {
     (of != Cause::Unspecified).then_some(of)
 }
 
-/// A run that ended at a daemon. If the daemon has no report, the report contains only the daemon's own data.
+/// A run that ended at a daemon. If the run has no report, `report` is made from the daemon's own data.
 #[derive(Debug)]
 pub(crate) struct Ended {
     /// The report to print, and for the exit code.

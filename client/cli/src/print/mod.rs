@@ -95,7 +95,7 @@ fn shortened(text: &str, most: usize) -> String {
     text.chars().take(most - 3).chain("...".chars()).collect()
 }
 
-/// Returns whether the end of a run explains this verdict.
+/// Returns whether the text at the end of a run explains this verdict.
 pub(crate) fn is_explained(verdict: &Verdict) -> bool {
     matches!(
         verdict.outcome(),

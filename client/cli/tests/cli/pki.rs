@@ -1,4 +1,4 @@
-//! Tests of `verbatim pki init`: its files, and that server and client accept each other with them.
+//! Tests of `verbatim pki init`: it creates all files, and a server and a client accept each other with these files.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -88,7 +88,7 @@ fn roots(path: &Path) -> Arc<RootCertStore> {
     Arc::new(roots)
 }
 
-/// Returns whether server and client accept each other, if the client connects to this server name.
+/// Connects a client to a server by the server name `name`. Returns whether both accept the other's certificate.
 fn let_in(of_server: &Path, of_client: &Path, name: &'static str) -> bool {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let key = |path: &Path| PrivateKeyDer::from_pem_file(path).unwrap();

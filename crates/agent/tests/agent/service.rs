@@ -97,8 +97,8 @@ async fn slow_reader_is_throttled_and_stops() {
             length: 1 << 20,
         }),
     });
-    // Each reply to a read has 1 MiB, and the client reads none of them. The commands between the reads appear in the
-    // device's log.
+    // Each reply to a ReadMemory has 1 MiB, and the client takes none of these replies. The device's log has no line
+    // for a ReadMemory, so the test counts the Open commands between them.
     for _ in 0..ASKED {
         requests.send(request(1, read.clone())).await.unwrap();
         let open = command::Kind::Open(proto::Open {});

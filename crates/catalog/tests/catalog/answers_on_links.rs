@@ -17,7 +17,7 @@ fn is_answer(bytes: &[u8]) -> bool {
     mad.is_some_and(|mad| mad.method().is_response())
 }
 
-/// Returns the verdict on the record with all responses on the link altered.
+/// Alters all responses on the link, then returns the verdict on the altered record.
 fn altered(change: impl Fn(&mut [u8])) -> Verdict {
     let mut entries = golden::entries("c07-link-vl");
     let mut found = 0;

@@ -2,9 +2,9 @@
 //!
 //! `golden/TEST.tar.zst` holds a test's records. `TEST.rec` is the record of a conforming device and must pass.
 //! `TEST@DEFECT.rec` is the record of a device with a defect and must not pass. `golden/verdicts.txt` holds the
-//! verdicts in the order of `TESTS`. `cargo xtask golden TEST` makes a record and its lines. An intended change
-//! needs an entry under "Drift" in CHANGELOG.md; `cargo xtask golden` then rewrites the lines. A record is
-//! replaced only when its test's revision increases.
+//! verdicts in the order of `TESTS`. `cargo xtask golden TEST` makes a record and its lines in verdicts.txt. An
+//! intended change of a verdict needs an entry under "Drift" in CHANGELOG.md; `cargo xtask golden` then rewrites the
+//! lines. A record is replaced only when its test's revision increases.
 
 use verbatim_archives::golden::{self, test_of};
 use verbatim_catalog::{TESTS, judge};
@@ -12,7 +12,7 @@ use verbatim_record::{Outcome, Verdict};
 
 /// If this variable is set, the test writes the verdicts instead of comparing them.
 const WRITE: &str = "VERBATIM_WRITE_GOLDEN";
-/// The most findings of a verdict in verdicts.txt. If there are more, the file holds their number.
+/// The maximum number of findings that verdicts.txt lists for a verdict. For the rest, it holds only their number.
 const FINDINGS: usize = 12;
 
 /// Returns the names of the records in the order of `TESTS`; a test's conforming device comes first.
@@ -36,8 +36,8 @@ fn verdict(name: &str) -> Verdict {
     verdict
 }
 
-/// Formats the outcome with the number of passed checks, then one line per other check. A check that follows from
-/// another is indented.
+/// Formats the outcome with the number of passed checks, then one line for each other check. The line is indented if
+/// the check follows from another check.
 fn lines(name: &str, verdict: &Verdict) -> Vec<String> {
     let mut lines = vec![format!("{name} {} checks {}", verdict.outcome(), verdict.passed.len())];
     let findings = verdict.findings.iter().take(FINDINGS);
@@ -55,7 +55,7 @@ fn lines(name: &str, verdict: &Verdict) -> Vec<String> {
     lines
 }
 
-/// Describes the first different line of each record between verdicts.txt and the current verdicts.
+/// Describes, for each record, the first line in which verdicts.txt differs from the current verdicts.
 fn differences(kept: &str, seen: &[(String, Vec<String>)]) -> Vec<String> {
     let kept: Vec<(usize, &str)> = kept.lines().enumerate().map(|(at, line)| (at + 1, line)).collect();
     let mut blocks: Vec<(&str, &[(usize, &str)])> = kept
@@ -167,8 +167,7 @@ fn judges_check_only_declared_statements() {
     );
 }
 
-/// Tests whose records of a defective device are too large for the repository; other tests of the family have such
-/// records.
+/// Tests whose records of a defective device are too large for the repository.
 const TOO_LARGE: [&str; 9] = [
     "c09-060-ack-of-read",
     "c09-142-ack-timeout",

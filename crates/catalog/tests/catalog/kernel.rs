@@ -4,7 +4,7 @@ use verbatim_archives::golden;
 use verbatim_catalog::judge;
 use verbatim_record::{Entry, Outcome, Span, StopReason, Stopped, Time, Trace, Verdict};
 
-/// Returns a golden record with this kind of rig.
+/// Returns a golden record, altered as if it came from this kind of rig.
 fn entries_on(kind: &str, name: &str) -> Vec<Entry> {
     let mut entries = golden::entries(name);
     let Entry::Begin(begin) = &mut entries[0] else {
@@ -18,7 +18,8 @@ fn on(kind: &str, name: &str) -> Verdict {
     judge(entries_on(kind, name)).unwrap()
 }
 
-/// Returns a record in which the host returned the first unanswered request `after_ns` nanoseconds after its deadline.
+/// Returns a record in which the kernel gave up the first unanswered request `after_ns` nanoseconds after the request's
+/// deadline.
 fn given_up(after_ns: i64) -> Vec<Entry> {
     let mut entries = entries_on("umad", "c14-016-get-protect-2");
     let silence = entries

@@ -4,7 +4,7 @@ use verbatim_archives::golden;
 use verbatim_catalog::judge;
 use verbatim_record::{Cause, Entry, Outcome, StopReason, Stopped};
 
-/// The most places at which a record is cut.
+/// The maximum number of places at which the test cuts a record.
 const CUTS: usize = 60;
 
 /// Returns the names of chapter 9's golden records, of a conforming device or of a device with a defect.
@@ -61,7 +61,7 @@ fn violation_before_missing_feature_fails() {
         let last = (0..entries.len()).rev().find(|at| acts(&entries[*at])).unwrap();
         failed += usize::from(cut(entries, last).0 == Outcome::Fail);
     }
-    // Some defects violate a rule only at the end of the record, which is cut off here.
+    // Not every record fails: some defects violate a rule only at the end of the record, which is cut off.
     assert!(failed > 30, "{failed}");
 }
 

@@ -1,5 +1,5 @@
-//! Records of conforming devices, made in real time, that an earlier version failed. The name of each file states
-//! the reason. The catalogue must pass these records.
+//! Records of conforming devices in real time, which an earlier version judged FAIL. The name of each file states the
+//! reason. The catalogue must judge them PASS.
 
 use std::fs;
 use std::path::Path;

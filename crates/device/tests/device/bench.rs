@@ -75,7 +75,7 @@ impl Bench {
         }
     }
 
-    /// Creates a directed-route request as the neighbour's interface sends it.
+    /// Creates a directed-route request with the hop pointer 1, as the device's neighbour sends it.
     pub fn request(&mut self, method: Method, attribute: AttributeId, modifier: u32) -> Mad {
         self.transaction += 1;
         let mut mad = Mad::directed(method, attribute, modifier, &[1]);

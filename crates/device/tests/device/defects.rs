@@ -1,4 +1,5 @@
-//! Tests of the defects' names, and of defects in refusals. The qualification tests whether each defect is detected.
+//! Tests of the defects' names, and of defects in the refusal of invalid requests. The qualification tests whether each
+//! defect is detected.
 
 use crate::bench::{Bench, NONE};
 use verbatim_device::Defect::{self, *};

@@ -311,7 +311,7 @@ fn counter_defects_are_visible() {
     }
 }
 
-/// Causes a violation and waits `wait` seconds. Returns whether the device then drops a wrong-key Get.
+/// Causes an M_Key violation and waits `wait` seconds. Returns whether the device then drops a wrong-key Get.
 fn holds(defect: Defect, lease: u16, wait: u64) -> bool {
     let mut bench = locked(2, lease, &[defect]);
     wrong_get(&mut bench);

@@ -32,9 +32,9 @@
 //!
 //! The kernel stamps on CLOCK_REALTIME, a network adapter on its own clock. To convert such a stamp, the crate reads
 //! the stamp's clock between two reads of the monotonic clock. The time between these two reads widens the bounds.
-//! Facts known without a stamp limit the bounds further. A frame was received after its socket was last seen empty and
-//! before it was read. A frame was sent after the call began. These facts alone determine the bounds if there is no
-//! stamp, or if a clock was set between the stamp and the conversion.
+//! Two facts that need no stamp limit the bounds further. A frame was received after its socket was last seen empty
+//! and before it was read. A frame was sent after the call began. These facts alone determine the bounds if there
+//! is no stamp, or if a clock was set between the stamp and the conversion.
 //!
 //! The kernel takes the software stamp when the driver delivers a received frame or accepts a frame to send. This time
 //! is close to the time on the wire, but not equal.

@@ -46,9 +46,9 @@ const LONGEST: usize = 256 << 10;
 /// Raw Ethernet frames through one interface.
 ///
 /// The socket receives every frame that arrives at the interface, of all protocols and for all destinations. The
-/// interface is promiscuous until the socket is dropped. The socket receives frames that this machine sends only if
-/// [`PacketSocket::listen`] opened it. The kernel also handles the received frames, so the tester's address must not be
-/// configured on this machine.
+/// interface is promiscuous until the socket is dropped. The socket receives frames that this machine sends only
+/// if [`PacketSocket::listen`] opened it. The kernel handles the received frames too, and would respond to frames
+/// for its own addresses. The tester's address must therefore not be configured on this machine.
 ///
 /// One thread can send while another receives.
 #[derive(Debug)]

@@ -158,8 +158,8 @@ struct Queues {
 #[derive(Debug)]
 struct Queue {
     posted: VecDeque<Posted>,
-    /// Maximum length of `posted`. If the driver accepts more requests, the oldest request must have completed. The
-    /// limit prevents an endless list of unsignaled requests.
+    /// Maximum length of `posted`. If the driver accepts a request beyond this length, the oldest request must
+    /// have completed, and is removed. Without this limit, the list of unsignaled requests would grow forever.
     most: usize,
 }
 
@@ -233,8 +233,8 @@ impl InFlight {
     /// Releases the request of `completion` and all earlier requests of the same queue, because a queue completes
     /// requests in order.
     ///
-    /// On success the opcode determines the queue. If a failed completion could belong to either queue, no request
-    /// is released: keeping an object too long does no harm.
+    /// On success the opcode determines the queue. On a failure the opcode is meaningless: if both queues have a
+    /// request with this `wr_id`, no request is released. Keeping an object too long does no harm.
     pub(super) fn completed(&self, completion: &Completion) {
         let mut queues = self.lock();
         let Queues { send, receive } = &mut *queues;

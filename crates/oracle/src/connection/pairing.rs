@@ -1,4 +1,4 @@
-//! Assigns packets to connections in the cases that only later packets of the capture decide.
+//! State of a connection while it is unclear which packets belong to it. Later packets decide.
 
 use verbatim_wire::packet::Psn;
 
@@ -33,8 +33,8 @@ impl Connection {
         };
         let (at, into) = match place {
             Place::Again(at, into) => (at, into),
-            // A first request, or a request after a gap, continues the connection. The exception is a payload
-            // length that fits none of the possible path MTUs.
+            // A first request, or a request after a gap, continues the connection, unless its payload length fits none
+            // of the possible path MTUs.
             Place::Beginning | Place::Ahead(_) if !requester::has_no_such_size(&asked) => return None,
             _ => {
                 return Some(Doubt {
@@ -69,12 +69,12 @@ impl Connection {
         counts.next().map_or(0, |(_, count)| count.broken + count.excused)
     }
 
-    /// Returns whether a request with that PSN is a new request of end `by`.
+    /// Returns whether a request of end `by` with that PSN would be a new request, perhaps after a gap.
     pub(crate) fn goes_on(&self, by: usize, psn: Psn) -> bool {
         matches!(self.flows[by].window.place(psn), Place::Next | Place::Ahead(_))
     }
 
-    /// Returns whether a request with that PSN directly follows the newest request of end `by`.
+    /// Returns whether a request with that PSN would directly follow the newest request of end `by`.
     pub(crate) fn is_next(&self, by: usize, psn: Psn) -> bool {
         self.flows[by].window.place(psn) == Place::Next
     }
@@ -86,14 +86,14 @@ impl Connection {
         self.excuse = None;
     }
 
-    /// Sets whether a single response is the only proof that the two directions are one connection.
+    /// Sets whether only a few responses so far suggest that the two directions are one connection.
     pub(crate) fn set_provisional(&mut self, is_provisional: bool) {
         self.is_provisional = is_provisional && self.loss == Loss::Possible;
         self.needed_excuse = false;
         self.pmtu_before = self.flows[0].window.pmtu;
     }
 
-    /// Returns whether a response contradicted the pairing of the directions while the pairing was provisional.
+    /// Returns whether a response contradicted the provisional pairing of the two directions.
     pub(crate) fn is_contradicted(&self) -> bool {
         self.needed_excuse
     }

@@ -1,5 +1,5 @@
 //! Packets with a wrong ICRC that belong to no known connection. Damage may have changed the queue pair number of
-//! such a packet. A second packet of the same half, or a response with the same PSN, shows the packet's connection.
+//! such a packet. A second packet to the same queue pair, or a response with the same PSN, shows its connection.
 
 use verbatim_record::Time;
 use verbatim_wire::Medium;
@@ -94,7 +94,7 @@ impl Connections {
         }
     }
 
-    /// Assigns the damaged packet of a half to the connection of a later undamaged packet.
+    /// Assigns the damaged packet of a half to the connection of a later, undamaged packet of the same half.
     pub(super) fn claim_same(&mut self, half: Half, ended: &mut impl FnMut(Ended)) {
         if let Some(damaged) = self.damaged.remove(&half) {
             self.claim(half, &damaged, false, ended);

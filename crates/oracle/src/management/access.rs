@@ -164,8 +164,8 @@ impl Facts {
         }
     }
 
-    /// Returns the effect of a Set on one element, and whether the Set may carry the value that it requests for the
-    /// element. `now`: known values of the element.
+    /// Returns the effect of a Set on one element, and whether the requested value is legal. `now`: known values of the
+    /// element.
     pub(super) fn set(&self, request: &Mad, element: Element, now: &Known) -> (Becomes, Legal) {
         let asked = element.bits(request.data());
         let (attribute, modifier) = self.place(request);
@@ -295,8 +295,8 @@ impl Facts {
     }
 }
 
-/// Returns whether a Set may carry this value for a read-only element. A port may refuse a value other than the
-/// element's own.
+/// Returns whether a Set may carry this value for a read-only element. A port may refuse a value that differs from the
+/// element's present value.
 fn kept(asked: u64, now: &Known) -> Legal {
     if now.may_be(asked) { Legal::Yes } else { Legal::Open }
 }

@@ -72,9 +72,8 @@ impl Port<'_> {
             expected: words.join(" or "),
             seen: format!("status {status}"),
             exchanges: vec![number],
-            // A kernel responds with this status if it has no agent for the request. For LedInfo and
-            // NodeDescription this is no excuse, because the port's capabilities declare whether the port supports
-            // them.
+            // A kernel responds with this status if it has no agent for the request. For LedInfo and NodeDescription
+            // this is no excuse, because the port's capabilities declare whether these requests are supported.
             excusable: status == Status::METHOD_ATTRIBUTE_UNSUPPORTED
                 && !matches!(
                     exchange.request.attribute_id(),
@@ -157,7 +156,8 @@ impl Port<'_> {
     fn key_shown(&mut self, exchange: &Exchange, asked: &Asked, value: u64, response: &Mad) -> bool {
         let level = response.attribute::<PortInfo>().protect_bits().0;
         if exchange.request.method() == Method::SET {
-            // After a Set changes the M_Key, the key in the SMP may be wrong. At level 1 the port then hides its M_Key.
+            // If the Set changed the M_Key, the key that the Set carried may now be wrong. At level 1 the port then
+            // hides its M_Key.
             let keeps = exchange.request.attribute::<PortInfo>().m_key() == exchange.request.m_key();
             return keeps && asked.opens == Sure::Yes || value != 0 || level != 1;
         }

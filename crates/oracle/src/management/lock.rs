@@ -1,4 +1,5 @@
-//! Models the state that M_Key checks change: the lease timer as a time span, and the violation counter as a range.
+//! Models the state that M_Key checks change: the expiry of the lease timer as a time span, and the violation
+//! counter as a range.
 
 use core::time::Duration;
 

@@ -5,10 +5,11 @@
 //! counter. Every request changes the model, every response is compared with the model, and every missing response is
 //! checked.
 //!
-//! **Open values are sets.** A Set that was refused, found the port busy or got no response leaves the old and the new
-//! value possible. A lease that may have expired leaves both the old protection level and 0 possible. A violation that
-//! may have been lost leaves a range of counter values. A response that shows none of the possible values breaks a
-//! rule. The shown value then becomes the known value, so that one fault makes one finding.
+//! **Open values are sets.** If a Set got the status invalid field, found the port busy or got no response, the old
+//! and the new value stay possible. A lease that may have expired leaves both the old protection level and 0
+//! possible. If an SMP that violates the M_Key check may have been lost, a range of counter values is possible. A
+//! response that shows none of the possible values breaks a rule. The shown value then becomes the known value, so
+//! that one fault makes one finding.
 //!
 //! **Effects of others are no findings.** In real time a packet may be lost, and a kernel may respond instead of
 //! the port. A subnet manager may Set any field unless the test's M_Key prevents it. A violation that one of these
@@ -63,7 +64,7 @@ pub struct Judged {
 }
 
 /// Adds up to two failed checks for each rule that the device breaks. In real time, possible effects of loss, of a
-/// kernel or of another manager are observations. `alone`: no other subnet manager is present.
+/// kernel or of another manager are observations. `alone`: whether no other subnet manager is present.
 pub fn judge(alone: bool, trace: &Trace, findings: &mut Findings<'_>) {
     tell(trace, replay(alone, trace).broken, findings);
 }
@@ -175,7 +176,7 @@ fn replay_at(alone: bool, trace: &Trace, at: u32) -> Judged {
     for exchange in ours() {
         events.push(((exchange.sent.earliest, 2), Event::Sent(exchange)));
         if let Some(arrived) = exchange.answer() {
-            // Later requests may have made a late response obsolete.
+            // A late response is not compared with the model, because later requests may have changed the model.
             let event = match arrived.how {
                 Match::Late => Event::GivenUp(exchange),
                 _ => Event::Answered(exchange, &arrived.mad),
@@ -378,7 +379,8 @@ fn return_path(
     let Some(answer) = exchange.answer() else { return };
     *asked.entry(Rule::ReturnPath.name()).or_default() += 1;
     let smp = DrSmp::from_bytes(answer.mad.bytes());
-    // The tester's interface has decremented HopPointer. The reaction of a real interface to a wrong value is unknown.
+    // The tester's interface has decremented HopPointer before the record. Only a simulation is checked, because the
+    // reaction of a real interface to a wrong value is unknown.
     if simulated && smp.hop_pointer() != hops - 1 {
         broken.push(Broken {
             rule: Rule::ReturnPath,

@@ -258,7 +258,7 @@ impl<'t> Port<'t> {
         if dropped || is_repress {
             let response = exchange.response().filter(|_| is_repress || !exchange.is_busy());
             let seen = response.map_or_else(String::new, |arrived| arrived.mad.to_string());
-            // The response to a TrapRepress with the right key is left open.
+            // The architecture leaves open whether a port responds to a TrapRepress with the right key.
             let excusable = !self.is_ours() || is_repress && asked.opens != Sure::No;
             return self.must(Rule::MKeyDrops, response.is_none(), |_| {
                 broken(Rule::MKeyDrops, "no answer", seen, excusable)
@@ -332,13 +332,13 @@ impl<'t> Port<'t> {
             drops => drops,
         };
         if is_violation != Sure::Yes || asked.opens == Sure::Maybe {
-            // The right M_Key stops the timer. The architecture leaves open whether a Get with a wrong M_Key also
-            // stops the timer if the protection level permits the Get.
+            // If the M_Key was right, it stopped the timer. The architecture leaves open whether a Get with a wrong
+            // M_Key also stops the timer if the protection level permits the Get.
             self.lock.may_stop();
         }
         if is_violation != Sure::No {
             self.violations.insert(exchange.number);
-            // A port that responds despite a wrong M_Key may not have checked the M_Key.
+            // If the port responds to a request that it must drop, it is unknown whether it checked the M_Key.
             let dropped = !answered || is_get && asked.drops == Sure::No;
             let certain = certain && dropped && is_violation == Sure::Yes && asked.opens == Sure::No;
             self.lock.violated(now, &self.own("M_KeyLeasePeriod"), certain);

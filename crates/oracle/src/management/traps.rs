@@ -98,7 +98,8 @@ pub(super) fn judge(
         let named = carried
             .get(&says.m_key().0)
             .filter(|_| is_bad_m_key && says.m_key() != MKey(0));
-        // In real time, a trap without an M_Key that the tester used may have another cause than the tester's SMPs.
+        // In real time, a trap may have another cause than the tester's SMPs, unless it carries an M_Key that the
+        // tester used.
         if simulated || named.is_some() {
             let wrong = headers(&arrived.mad, &notice, sender.node);
             must(

@@ -210,8 +210,8 @@ impl fmt::Debug for Checks {
     }
 }
 
-/// Certainty that one failure ranks before the others. A device that reports another failure fails only if the order is
-/// certain.
+/// Certainty that the first failure ranks before the others. A device that reports one of the others fails only if the
+/// order is certain.
 ///
 /// - *Certain*: only one check failed, or a CRC and another check of the link layer failed. The architecture ranks the
 ///   CRCs first.
@@ -252,7 +252,7 @@ impl Certainty {
     fn of_pair(first: Check, other: Check) -> Self {
         match (first, other) {
             (Check::Delimiter, _) | (Check::Vcrc, Check::Icrc) | (Check::LinkVersion, Check::Length) => Self::Supported,
-            // This pair occurs only in RoCE: the check of the IP header precedes the checks of InfiniBand's link layer.
+            // This pair occurs only in RoCE, where a port may check the IP header before all else.
             (_, Check::IpHeader) => Self::Assumed,
             (Check::Vcrc | Check::Icrc, _) => Self::Certain,
             _ => Self::Assumed,

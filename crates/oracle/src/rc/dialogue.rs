@@ -16,8 +16,8 @@ pub struct Seen<'t> {
     pub frame: &'t FrameSeen,
     /// The parsed packet.
     pub packet: Packet<'t>,
-    /// Position in the record's timeline. The tester's adapter may swap packets of the DUT. If a packet arrived
-    /// after a packet with a later PSN, but may have been sent first, it takes the later PSN's position.
+    /// Position in the record's timeline. The tester's adapter may swap packets of the DUT. If a packet arrived after a
+    /// packet with a later PSN, but may have been sent first, it has the position of that other packet.
     pub place: usize,
 }
 
@@ -223,7 +223,7 @@ fn one<'t>(
         return Err(Gap::Missing(labels::MEMORY.name));
     };
     let mut attributes = pb::QpAttributes::default();
-    // The command at the first position belongs to the connection.
+    // The range excludes its ends, but the command at the first position belongs to the connection.
     for done in trace.timeline.commands_between((places.0.saturating_sub(1), places.1)) {
         match &done.command {
             Command::ModifyQp(modify) if done.side == Side::Dut && modify.qp == qp.qp && is_taken(done) => {
@@ -293,9 +293,9 @@ fn one<'t>(
     })
 }
 
-/// Moves each packet of the DUT before packets with a later PSN that arrived first, if their time spans leave the
-/// order open. If one of these packets has the same PSN, the packet is a retransmission and stays. The n-th
-/// transmission of a packet also stays behind a later PSN that was sent fewer than n times.
+/// Reorders the DUT's packets. A packet moves before the packets with later PSNs that arrived before it, if the time
+/// spans leave the order open. It stays if one of the packets in question has the same PSN, because it is then a
+/// retransmission. The n-th transmission of a packet also stays behind later PSNs that were sent fewer than n times.
 fn untangle(packets: &mut [Seen<'_>]) {
     // Number of times that the DUT sent each kind and PSN, among the packets so far.
     let mut sent: BTreeMap<((bool, bool), u32), usize> = BTreeMap::new();

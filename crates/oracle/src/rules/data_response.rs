@@ -101,7 +101,8 @@ pub(super) fn read_response_opcode(answered: &Answered<'_>) -> Outcome {
         };
         (format!("RC RDMA READ Response {expected}"), answered.parsed.opcode)
     });
-    // The capture may lack a retransmission of the READ that begins here, or responses to the READ.
+    // A First or Only may answer a retransmission of the READ that the capture lacks. Before a Middle or Last, the
+    // capture may lack responses.
     let held = match begins {
         true if ends_rightly => held.unless(Excuse::RequestsLost),
         false if ends_rightly && into > 0 => held.unless(Excuse::ResponsesLost),
@@ -116,9 +117,9 @@ pub(super) fn read_response_opcode(answered: &Answered<'_>) -> Outcome {
         }
         _ => held,
     };
-    // If the next request leaves the READ fewer PSNs than it needs, one of the two requests has a wrong PSN.
+    // The PSN of the next request leaves the READ fewer PSNs than its length needs: one of the two PSNs is wrong.
     let is_cut = matches!(answered.window.pmtu.psns(request.bytes), Some(psns) if psns != request.psns);
-    // A request between the READ and the next request may have been lost.
+    // The READ's size was derived from the next request, but a request between them may have been lost.
     let is_shorter = request.is_inferred && ends;
     let held = if is_cut || is_shorter {
         held.unless(Excuse::RequestsLost)

@@ -1,7 +1,8 @@
-//! Rules by the party that they bind: every packet, the requester, the responder.
+//! Rules for every packet, for the requester and for the responder.
 //!
-//! A rule is a function of a packet and of the packets before it. The function returns that the rule holds, that the
-//! rule does not apply, or the expected value, the seen value and a possible excuse. Rules change no state.
+//! A rule is a function of a packet and of the packets before it. The function returns whether the rule does not
+//! apply, holds or is broken. For a broken rule it also returns the expected value, the seen value and a possible
+//! excuse. Rules change no state.
 
 mod data_response;
 pub(super) mod msn;

@@ -94,7 +94,8 @@ pub(crate) fn both(earlier: &Offset, later: &Offset) -> Option<Offset> {
             later.room.checked_sub(Psn::COUNT - from)?.min(earlier.room),
         )
     };
-    // Two intervals that overlap do not prove the value: a response may answer a request from before the capture.
+    // Two exact values, of different counts, prove the offset. Intervals that overlap do not, because a response may
+    // answer a request from before the capture.
     let is_sure = earlier.is_sure || earlier.of != later.of && earlier.is_exact && later.is_exact;
     Some(Offset {
         least,
@@ -105,7 +106,7 @@ pub(crate) fn both(earlier: &Offset, later: &Offset) -> Option<Offset> {
     })
 }
 
-/// Returns whether the later response implies a higher count.
+/// Returns whether the later response implies the same count or a higher one.
 fn is_above(earlier: &Offset, later: &Offset) -> bool {
     Psn(later.least).since(Psn(earlier.least)) < Psn::COUNT / 2
 }

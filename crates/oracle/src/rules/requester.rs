@@ -112,7 +112,7 @@ fn acknowledged_again(asked: &Asked<'_>) -> Outcome {
     let Some((request, into)) = asked.earlier() else {
         return Outcome::NotAsked;
     };
-    // A NAK allows the requester to go back further than to the PSN of the NAK.
+    // After a NAK, the requester may go back beyond the PSN of the NAK, to acknowledged requests.
     if asked.responses.sequence.is_some() || asked.responses.rnr.is_some() {
         return Outcome::NotAsked;
     }
@@ -120,8 +120,7 @@ fn acknowledged_again(asked: &Asked<'_>) -> Outcome {
         true => request.psns != 0 && !request.is_owed() && !request.is_given_up,
         false => asked.responses.has_acknowledged(request.psn.plus(into)),
     };
-    // When a requester repeats an unanswered READ, it also repeats the requests behind the READ, although they may be
-    // acknowledged.
+    // A requester that repeats an unanswered READ may also repeat the requests after the READ, even acknowledged ones.
     let comes_with = asked.window.cursor == Some(asked.parsed.psn) && asked.window.next != asked.window.cursor;
     Outcome::must(!is_done || comes_with, || {
         (
@@ -133,7 +132,7 @@ fn acknowledged_again(asked: &Asked<'_>) -> Outcome {
     .unless(Excuse::NotArrived)
 }
 
-/// Returns whether a retransmission differs from the original.
+/// Returns whether a retransmission differs from the original, and no lost packet explains the difference.
 pub(crate) fn differs(asked: &Asked<'_>) -> bool {
     let excuses = [None, Some(Excuse::MemoryChanged)];
     matches!(same_again(asked), Outcome::Broken(broken) if excuses.contains(&broken.unless))

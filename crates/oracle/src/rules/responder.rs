@@ -110,8 +110,8 @@ fn answers_a_request(answered: &Answered<'_>) -> Outcome {
             format!("PSN {psn}"),
         )
     })
-    // The missing PSN of a sequence NAK may follow all captured requests. A PSN before all captured requests belongs to
-    // an old duplicate.
+    // A sequence NAK may name a request that the capture lacks. Any other response with a PSN after all captured
+    // requests answers a newer request. A response with a PSN before all captured requests answers an old duplicate.
     .unless(match answered.says {
         ResponseKind::Sequence => Excuse::RequestsLost,
         _ if answered.window.is_beyond(psn) => Excuse::NewestLost,
@@ -125,10 +125,10 @@ fn acknowledgement_order(answered: &Answered<'_>) -> Outcome {
     };
     let psn = answered.parsed.psn;
     let is_so = match answered.says {
-        // While the responder answers a READ again, it may acknowledge earlier requests again.
+        // While READs or atomics await responses, the responder may repeat ACKs of earlier requests.
         ResponseKind::Ack if answered.window.awaits_responses() => return Outcome::NotAsked,
         ResponseKind::Ack => is_up_to(newest, psn),
-        // A READ may fail at a later response, and a repeated READ at any response.
+        // A READ may fail after some of its responses, and a repeated READ even after all of them.
         ResponseKind::Fatal
             if answered
                 .request()
@@ -329,7 +329,8 @@ fn sequence_nak(answered: &Answered<'_>) -> Outcome {
             (expected, format!("a sequence NAK of PSN {psn}"))
         })
         .with(rnr.number)
-        // A conforming requester sends new requests only after it has repeated the refused request.
+        // The capture may lack the newest requests. A conforming requester repeats the refused request first, so that
+        // the repetition is then among them.
         .unless(Excuse::NewestLost);
     }
     if !is_due && answered.window.is_beyond(psn.next()) {
@@ -339,13 +340,13 @@ fn sequence_nak(answered: &Answered<'_>) -> Outcome {
                 format!("PSN {psn}"),
             )
         })
-        // The request far ahead may have shown the gap before the request with this PSN arrived.
+        // A request far ahead may have arrived before the request with this PSN, and so have caused the NAK.
         .unless(match answered.window.stray {
             None => Excuse::NewestLost,
             Some(_) => Excuse::RequestsLost,
         });
     }
-    // The responder dropped requests after a gap. These requests are missing until they are sent again.
+    // After a gap, the responder drops requests. They are missing until they are sent again.
     let was_dropped = |number: u64| {
         let behind = answered.responses.dropped_behind;
         behind.is_some_and(|(before, nak)| before != psn && is_up_to(before, psn) && number < nak)
@@ -387,7 +388,7 @@ fn retry_before_ack(answered: &Answered<'_>) -> Outcome {
         let both = both.into_iter().flatten();
         both.filter(|refused| is_up_to(refused.psn, executed_to))
     };
-    // If there are two refusals, the refusal whose request was not sent again decides.
+    // If both refusals apply, the one whose request was not sent again decides.
     let waits = refusals().find(|refused| !refused.is_asked_again);
     let Some(refused) = waits.or_else(|| refusals().next()) else {
         return Outcome::NotAsked;
@@ -413,7 +414,7 @@ fn after_refusal(answered: &Answered<'_>) -> Outcome {
         )
     })
     .with(fatal.number);
-    // A response to a request that was sent after the NAK cannot precede the NAK.
+    // A response to a request that was sent after the NAK cannot have left before the NAK: reordering is no excuse.
     let is_later = answered
         .request()
         .is_some_and(|(request, _)| request.number > fatal.number);

@@ -204,8 +204,8 @@ fn swapped_packets_are_found_without_loss() {
             unfound.push(first);
         }
     }
-    // A response may come after a later request. Swaps 3 and 30 move the first response to an end before its
-    // request. The response may then answer a request from before the capture.
+    // A response may come after a later request. Swaps 3 and 30 put the first response of their direction before its
+    // request. That response may answer a request from before the capture.
     assert_eq!(unfound, [3, 4, 8, 10, 14, 19, 23, 25, 29, 30]);
 }
 

@@ -38,7 +38,7 @@ fn same_psns_may_begin_another_connection() {
         let shown = (bytes_from, first, acknowledged);
         let found = broken(Loss::Possible, &qp);
         assert!(found.iter().all(|name| name.ends_with('?')), "{shown:?}: {found:?}");
-        // The same bytes with the same counts may belong to one connection.
+        // The same bytes from the same PSN on may be retransmissions of one connection.
         let connections = if shown == (0, 0, 4) { 1 } else { 2 };
         assert_eq!(judged(Loss::Possible, &qp.frames).len(), connections, "{shown:?}");
         let last = qp.frames.len();

@@ -110,7 +110,7 @@ fn partial_capture_breaks_no_rule() {
             assert_blameless(&format!("{name} from #{} on", at + 1), &whole[at..]);
             assert_blameless(&format!("{name} before #{}", at + 1), &whole[..at]);
         }
-        // Packets to only one of the ends. No check depends on the values of the addresses.
+        // Keep only the packets to one of the two ends.
         let to = |frame: &[u8]| {
             Packet::parse(Medium::Ethernet, frame)
                 .unwrap()

@@ -123,7 +123,7 @@ fn request_after_an_rnr_nak_is_not_missing() {
         })
     };
     assert!(is_found(&[1], &[2]));
-    // The second transmission may be lost. Packets after it, or far ahead, may have arrived first.
+    // The second transmission of PSN 1 may be lost. Request 2, or a request far ahead, may have arrived before PSN 1.
     assert!(!is_found(&[1], &[1, 2]));
     assert!(!is_found(&[1, 2], &[]));
     assert!(!is_found(&[0x40_0000, 1], &[]));
@@ -217,7 +217,7 @@ fn request_after_refusal_gets_no_ack() {
     };
     let names = |is_told: &str| format!("#12 after-refusal{is_told}");
     assert!(refused(false).contains(&names("")), "{:?}", refused(false));
-    // The later request was already on its way: the NAK may answer a duplicate.
+    // If the later request was sent before the NAK, its ACK may also have left before the NAK.
     assert!(refused(true).contains(&names("?")), "{:?}", refused(true));
 }
 
@@ -567,7 +567,7 @@ fn wrong_msn_accuses_no_later_response() {
         let qp = msn_of_duplicates(times);
         for loss in [Loss::Possible, Loss::Excluded] {
             let mut found = broken(loss, &qp);
-            // Without loss no packet needs a retransmission.
+            // If no packet can be lost, the repetitions themselves are violations.
             found.retain(|found| !found.contains("acknowledged-again"));
             assert_eq!(found, wrong);
             assert_eq!(judged(loss, &qp.frames).len(), 1);

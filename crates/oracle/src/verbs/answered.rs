@@ -2,7 +2,7 @@
 //! gap.
 //!
 //! A response meets the rule if it acknowledges the request, or refuses the request or an earlier one. Other rules
-//! check the response itself. Where packets can be lost, a missing response breaks a rule in three cases:
+//! check the response itself. Where packets can be lost, a missing response breaks a rule only in three cases:
 //!
 //! * The request is known to be in sequence, was sent three times, and the device responds to later packets.
 //! * The response is a NAK that is sent only once, for a gap or at the end of the connection. It is missing on more
@@ -34,9 +34,9 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
     (Rule::GapAnswered, gap_answered),
 ];
 
-/// Returns whether a single lost packet may explain the missing response. A NAK for a gap, or a NAK that ends the
-/// connection, is sent only once. The connection has not ended if the device responds later, or if its host reports RTR
-/// or RTS.
+/// Returns whether a single lost packet may explain the missing response, because the device sends that response
+/// only once. Such a response is a NAK for a gap, or a NAK that ends the connection. The connection has not ended
+/// if the device responds later, or if its host reports RTR or RTS.
 fn may_be_told_once(qp: &QpTrace<'_>, due: &ExpectedResponse<'_>, responses: &[DutResponse]) -> bool {
     let last = due.tries.last().map_or(0, |last| last.place);
     let is_up = |done: &VerbsDone| {
@@ -52,9 +52,7 @@ fn may_be_told_once(qp: &QpTrace<'_>, due: &ExpectedResponse<'_>, responses: &[D
     due.why == Why::Gap || !(parsed.any(|response| response.says != ResponseKind::Fatal) || later.any(is_up))
 }
 
-/// Returns whether responses of that kind are missing on more connections than lost packets explain. The limit is
-/// three connections, plus one for every eight. On a link that loses one packet in 50, one request in 25 gets no
-/// response.
+/// Returns whether responses to requests like this are missing on more connections than lost packets explain.
 fn is_missing_always(trace: &Trace, like: &ExpectedResponse<'_>) -> bool {
     let of = label(like);
     let is_like = |due: &&ExpectedResponse<'_>| {
@@ -64,13 +62,14 @@ fn is_missing_always(trace: &Trace, like: &ExpectedResponse<'_>) -> bool {
     is_beyond_loss(without, with)
 }
 
-/// Returns whether a response is missing on more connections than lost packets explain.
+/// Returns whether a response is missing on more connections than lost packets explain: at least three, plus one
+/// for every eight connections. On a link that loses one packet in 50, only one request in 25 gets no response.
 const fn is_beyond_loss(without: usize, with: usize) -> bool {
     without >= TRIES as usize + (without + with) / 8
 }
 
-/// Returns whether a request that was sent once got no response on any connection with the same request under the
-/// same label. At least three such connections are required.
+/// Returns whether a request that was sent once on each of at least three connections got no response on any of
+/// them. The requests have the same PSNs, opcode and label.
 fn is_never_answered(trace: &Trace, like: &ExpectedResponse<'_>) -> bool {
     let of = label(like);
     let is_like = |due: &&ExpectedResponse<'_>| {
@@ -81,13 +80,13 @@ fn is_never_answered(trace: &Trace, like: &ExpectedResponse<'_>) -> bool {
     with == 0 && without >= TRIES as usize
 }
 
-/// Returns the label of a request.
 fn label<'t>(due: &ExpectedResponse<'t>) -> Option<&'t str> {
     due.tries.first().map(|frame| frame.label.as_str())
 }
 
-/// Returns the number of connections on which no such response arrived, although at least one was certainly due.
-/// Also returns the number of connections on which at least one such response arrived.
+/// Considers only the expected responses that `is_like` selects. Returns the number of connections on which none of
+/// them arrived, although one was certainly due (`is_sure`). Also returns the number of connections on which at
+/// least one arrived.
 fn with_and_without(
     trace: &Trace,
     is_like: impl Fn(&&ExpectedResponse<'_>) -> bool,
@@ -110,7 +109,8 @@ fn with_and_without(
     counts
 }
 
-/// Returns whether a request was sent so often before its response that loss does not explain all missing responses.
+/// Returns whether a request was sent so often before the response `came` that loss does not explain why no
+/// response came earlier.
 fn is_asked_often(qp: &QpTrace<'_>, due: &ExpectedResponse<'_>, came: &DutResponse) -> bool {
     let since = due.tries.last().map_or(0, |last| last.place);
     let of_it = |of: u32, frame: &FrameSeen| of == due.psns.0 && (since..came.place).contains(&frame.place);
@@ -124,7 +124,8 @@ fn owes<'t>(
     why: Why,
     is_of_rule: impl Fn(&ExpectedResponse<'t>) -> bool,
 ) {
-    // A failed request of the device itself moves the queue pair to the error state at an unknown time.
+    // A failed request of the device itself moves the queue pair to the error state at an unknown time. After that,
+    // the device does not respond.
     let (Some(first), None) = (qp.first(), qp.failed()) else {
         return;
     };
@@ -151,14 +152,14 @@ fn owes<'t>(
         if came.is_none() && !is_shown() {
             continue;
         }
-        // A lost request is sent again, and the response answers the last transmission.
+        // The tester repeats a request that was lost. The response answers the last transmission before it.
         let again = came.filter(|_| !is_told && !qp.is_lossless()).and_then(|came| {
             let before = |(of, _, frame): &(u32, Parsed<'_>, &FrameSeen)| *of == due.psns.0 && frame.place < came.place;
             qp.asked().filter(before).last()
         });
         let since = again.map_or(*last, |(_, _, frame)| frame).at.latest;
         let came = came.map(|came| came.at);
-        // For a duplicate, show the first transmission, too.
+        // For a duplicate, also show the first transmission.
         let mut asked = qp.asked();
         let first = asked
             .find(|(of, _, _)| why == Why::Again && *of == due.psns.0)
@@ -196,8 +197,8 @@ fn rnr_nak_owed<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     owes(qp, asking, Why::Asked, |due| lacks(&receives, due));
 }
 
-/// Checks that at least one SEND or WRITE of a test is answered before its retransmission. A late response or a lost
-/// packet explains single cases, but not three or more.
+/// Checks that at least one SEND or WRITE of a test is answered before its retransmission. Late responses or lost
+/// packets explain one or two requests that are answered only later, but not three or more.
 fn answered_at_once<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     let (at_once, late) = first_answers(qp);
     if at_once > 0 {
@@ -217,8 +218,8 @@ fn answered_at_once<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-/// Returns how many SENDs and WRITEs were answered before their retransmission, and the first frames of the requests
-/// that were answered only later.
+/// Returns how many SENDs and WRITEs were answered before their retransmission. For those that were answered only
+/// later, returns the first frames.
 fn first_answers<'t>(qp: &QpTrace<'t>) -> (usize, Vec<&'t FrameSeen>) {
     let (Some(first), None) = (qp.first(), qp.failed()) else {
         return (0, Vec::new());
@@ -237,7 +238,7 @@ fn first_answers<'t>(qp: &QpTrace<'t>) -> (usize, Vec<&'t FrameSeen>) {
         let mut again = came.get(&due.psns.0)?.iter().copied();
         again.find(|frame| frame.place > first.place)
     };
-    // The responder drops requests after an RNR NAK, and the requester repeats them.
+    // After an RNR NAK, the responder drops this request and all later ones until the peer repeats them.
     let is_put_off = |due: &&ExpectedResponse<'t>| {
         let from = due.tries.first().map_or(usize::MAX, |first| first.place);
         let mut put_off = responses.iter().filter(|response| response.says == ResponseKind::Rnr);
@@ -249,8 +250,8 @@ fn first_answers<'t>(qp: &QpTrace<'t>) -> (usize, Vec<&'t FrameSeen>) {
         let until = again.map_or(usize::MAX, |again| again.place);
         match (met(due, &responses), again) {
             (Some(came), _) if came.place < until => at_once += 1,
-            // Requests that waited together count once: a single lost response, or missing receive, may explain them
-            // all.
+            // Requests that waited together count once: a single lost response, or missing receive, may have
+            // delayed them all.
             (Some(came), Some(again))
                 if again.at.since(due.tries[0].at).0 >= qp.waited() && due.tries[0].place >= answered =>
             {

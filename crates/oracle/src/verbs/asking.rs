@@ -24,7 +24,7 @@ pub(crate) struct RuleFinding<'t> {
     pub(crate) expected: String,
     pub(crate) seen: String,
     pub(crate) evidence: Vec<Evidence<'t>>,
-    /// `Fail`, `Inconclusive`, or `Unspecified`: the host refused the command, so that the rule is not judged.
+    /// `Fail` or `Inconclusive`; or `Unspecified` if the host refused the command, so that the rule is not judged.
     pub(crate) result: Passed,
     /// Habit of the device that causes the outcome.
     pub(crate) habit: Option<Habit>,
@@ -37,7 +37,7 @@ pub(crate) struct RuleFinding<'t> {
 pub(crate) struct RuleHeld<'t> {
     pub(crate) rule: Rule,
     pub(crate) times: u32,
-    /// Value and bound of the closest case, in words; empty if the evidence is the value.
+    /// Value and bound of the closest case, in words; empty if the case has no value.
     pub(crate) closest: String,
     /// Distance of the closest case from the bound, as a fraction of the bound.
     pub(crate) slack: f64,
@@ -62,7 +62,7 @@ pub(super) struct Asking<'r, 't> {
 }
 
 impl<'t> Asking<'_, 't> {
-    /// Sets the habit that causes the next outcome, unless the rule holds.
+    /// Sets [`Self::habit`].
     pub(super) fn due_to(&mut self, habit: Option<Habit>) -> &mut Self {
         self.habit = habit;
         self

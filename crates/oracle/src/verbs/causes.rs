@@ -25,14 +25,14 @@ impl Causes {
 pub(super) fn causes(qp: &QpTrace<'_>, post: &WorkRequest<'_>, until: usize) -> Causes {
     let mut causes = Causes::default();
     let (mut acknowledged, mut responses) = (0, Vec::new());
-    // On a link with delay, responses to earlier requests may reset the counters late.
+    // On hardware, a response that was sent before the post may arrive after it, and reset the counters.
     let since = if qp.is_lossless() { post.place() } else { 0 };
     // Responses to requests that completed before this request was posted cause no retry.
     let done = qp.done_before(post.place());
     for answer in qp.answers.iter().filter(|answer| answer.place() < until) {
         let Some(of) = answer.offset else { continue };
-        // NAKs of all PSNs count, because the requester may go back further than to the PSN of the NAK. A response
-        // to a completed request has no effect.
+        // NAKs of all PSNs count, because the requester may resume at an earlier PSN than that of the NAK. A
+        // response to a completed request has no effect.
         let is_old = of < done.max(qp.done_before(answer.place()));
         match answer.says {
             ResponseKind::Rnr if !is_old => causes.rnr += 1,

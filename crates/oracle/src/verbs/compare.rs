@@ -117,9 +117,11 @@ impl<'t> Replay<'t, '_> {
         there.next().map(|(_, request)| (request.parsed, request.frame))
     }
 
-    /// Returns the first byte with a value that memory cannot have held since the place `since`. `behind`: requests
-    /// from that PSN offset on may also have changed the memory, whether or not they are known to be executed.
-    /// `looked`: time at which the host's read began. The host may have read older content.
+    /// Returns the index in `bytes` of the first value that the memory cannot have held since the place `since`.
+    ///
+    /// * `behind`: requests from this PSN offset on may also have changed the memory, even if their execution is
+    ///   not proven.
+    /// * `looked`: time at which the host's read began. The host may have read content from before a recent change.
     fn wrong(
         &self,
         begin: usize,

@@ -87,8 +87,8 @@ fn completed_by<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     stays_outstanding(qp, asking);
 }
 
-/// Checks that a READ or atomic does not succeed while a response is missing. Applies to requests that got a
-/// response for which `concern` is true before their completion.
+/// Checks that no READ or atomic succeeds while one of its responses is missing. Applies only to requests for
+/// which, before their completion, a response came that makes `concern` true.
 fn without_response<'t>(
     qp: &QpTrace<'t>,
     asking: &mut Asking<'_, 't>,
@@ -143,7 +143,7 @@ fn responses_missing<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
 
 fn responses_odd<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     for (completion, post) in known(qp).filter(|(completion, post)| completion.is_success() && is_read(post)) {
-        // A READ that was sent again may have resumed anywhere.
+        // A READ that was sent again may have resumed at any of its PSNs, so that any position is legal.
         let of_it = |sent: &&Request<'t>| sent.offset.is_some_and(|offset| post.has(offset));
         let times = qp.requests.iter().filter(of_it).count();
         let has_one = qp.is_lossless() || qp.timeout().is_none() && causes(qp, post, completion.place()).all() == 0;
@@ -221,7 +221,7 @@ fn stays_outstanding<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
 fn completion_order<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     let mut next = 0;
     for completion in &qp.completions {
-        // An unsignalled request completes only if it fails.
+        // An unsignalled request has a completion only if it fails.
         let silent = |post: &WorkRequest<'_>| {
             !post.posted.post.signaled && completion.post.is_some_and(|at| qp.posts[at].wr_id() != post.wr_id())
         };

@@ -1,7 +1,6 @@
 //! Rules for congestion notification packets (CNPs). A device need not send CNPs, but each CNP must follow annex A17.9.
 //!
-//! Source: annex A17.9 (RoCEv2 congestion management). A device may send no CNP, one for each marked packet, or
-//! fewer. Adapters differ in MigReq, which these rules do not check.
+//! Source: annex A17.9 (RoCEv2 congestion management). Adapters differ in MigReq, which these rules do not check.
 
 use verbatim_wire::Opcode;
 use verbatim_wire::packet::{Packet, Psn};
@@ -58,7 +57,7 @@ fn cnp<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
 }
 
 fn cause<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
-    // A switch on the way may mark only packets with a nonzero ECN field (RFC 3168, 5).
+    // A switch on the way can mark only packets whose ECN field is nonzero (RFC 3168, 5).
     let is_open = |packet: &Packet<'_>| ecn(packet).is_none_or(|ecn| ecn == MARKED || ecn != 0 && !qp.is_lossless());
     let is_cause = |seen: &&Seen<'t>| !seen.frame.received && is_open(&seen.packet);
     let first = qp.dialogue.packets.iter().find(is_cause).map(|seen| seen.frame.place);

@@ -2,12 +2,12 @@
 //!
 //! [`Replay`] replays a connection from the record and tracks the content of the memory. A response, or the
 //! completion of a receive, proves that a request was executed. Requests are executed once each, in the order of
-//! their PSNs. A request without such proof may or may not have been executed, so the memory may hold either
-//! content. The rules therefore hold on every link: a lost packet only makes more content possible.
+//! their PSNs; only a READ may be executed after later requests. A request without such proof may or may not have
+//! been executed, so the memory may hold either content. The rules therefore hold on every link: a lost packet only
+//! makes more content possible.
 //!
-//! Source: architecture 9.4.1 (SEND), 9.4.3 (WRITE), 9.4.4 (READ), 9.4.5 (atomics), 9.5 (transaction ordering), 9.7.5.1
-//! (acknowledgement). A READ may be executed after later requests. Numbers are little-endian in memory, as on x86 and
-//! most Arm hosts.
+//! Source: architecture 9.4.1 (SEND), 9.4.3 (WRITE), 9.4.4 (READ), 9.4.5 (atomics), 9.5 (transaction ordering),
+//! 9.7.5.1 (acknowledgement). Numbers are little-endian in memory, as on x86 and most Arm hosts.
 
 use verbatim_record::Passed;
 

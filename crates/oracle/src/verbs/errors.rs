@@ -34,7 +34,8 @@ fn status_of(code: NakCode) -> Option<WcStatus> {
     })
 }
 
-/// Returns the status with which a response makes its request fail; `None` if the request may succeed.
+/// Returns the status with which a response makes its request fail; `None` if the response does not refuse the
+/// request.
 pub(super) fn refuses(answer: &PeerResponse<'_>) -> Option<WcStatus> {
     match answer.syndrome?.kind() {
         SyndromeKind::Nak(code) if answer.says == ResponseKind::Fatal => status_of(code),
@@ -110,7 +111,7 @@ fn retry_error<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     for (completion, post) in known(qp).filter(|(completion, _)| completion.done.status() == WcStatus::RETRY_EXC_ERR) {
         let causes = causes(qp, post, completion.place());
         let can_spend = causes.errors > 0 || qp.timeout().is_some();
-        // During an RNR interval a NAK may use up a retry that no packet shows.
+        // During an RNR interval, a sequence NAK may spend a retry without a retransmission.
         if causes.rnr > 0 && can_spend {
             continue;
         }
@@ -120,8 +121,8 @@ fn retry_error<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
             .trace
             .begin
             .at_most(completion.done.event.at.since(post.posted.command.asked).1);
-        // Each timeout takes at least the ACK timeout, so that the elapsed time also proves retries whose packets were
-        // lost.
+        // Each time-out takes at least the ACK timeout. If less time has passed than all required time-outs take,
+        // lost packets do not explain the missing retries.
         let too_soon = causes.errors == 0 && qp.timeout().is_none_or(|once| took < once * needed);
         let result = match times >= needed && can_spend {
             true => Passed::Pass,
@@ -152,8 +153,8 @@ fn retry_error<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-/// Returns whether the only retry was missing on all similar connections, and on so many that loss by chance is
-/// excluded.
+/// Returns whether the only allowed retry is missing on all similar connections, which are so many that loss does
+/// not explain it.
 fn is_never_retried(qp: &QpTrace<'_>) -> bool {
     let is_alike = |other: &QpTrace<'_>| other.retry_cnt() == qp.retry_cnt() && other.timeout() == qp.timeout();
     let all = qp_traces(qp.trace);
@@ -168,14 +169,14 @@ fn is_never_retried(qp: &QpTrace<'_>) -> bool {
     qp.retry_cnt() == 1 && times.len() >= TRIES as usize && times.iter().all(|times| *times == 1)
 }
 
-/// Returns how often a request was sent before its completion.
+/// Returns how often the most repeated packet of a request was sent before the completion.
 fn transmissions(qp: &QpTrace<'_>, post: &WorkRequest<'_>, completion: &Completion<'_>) -> u32 {
     let most = (post.first..post.end).map(|offset| qp.transmissions(offset, completion.place()).len());
     u32::try_from(most.max().unwrap_or(0)).unwrap_or(u32::MAX)
 }
 
-/// Returns whether the device has refused a request of the peer, which moves its queue pair to the error state.
-/// `None`: unknown, since the peer has sent requests and a NAK may have been lost.
+/// Returns whether the queue pair has failed as a responder: the device refused a request of the peer, or a receive
+/// failed. `None`: unknown, since the peer has sent requests and a NAK may have been lost.
 fn has_refused(qp: &QpTrace<'_>) -> Option<bool> {
     let is_fatal = |seen: &Seen<'_>| {
         let syndrome = seen.packet.aeth().map(|aeth| aeth.syndrome().kind());
@@ -197,8 +198,8 @@ fn flush_status<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
             // A host may move a queue pair to the error state before it destroys or resets the queue pair.
             let is_going = qp.gone < completion.place();
             let by_tester = is_going || qp.to_error.is_some_and(|done| done.place < completion.place());
-            // A NAK that ends the connection moves the queue pair to the error state, regardless of the request's
-            // own status.
+            // A NAK that ends the connection moves the queue pair to the error state, even if the refused request
+            // itself is reported with another status.
             let mut answers = qp.answers.iter().filter(|answer| answer.place() < completion.place());
             let by_nak = answers.any(|answer| refuses(answer).is_some() && !qp.is_stale(answer));
             let result = match has_refused(qp) {

@@ -1,4 +1,5 @@
-//! Rules for asynchronous events: the events that a queue pair reports, and the error that ended it.
+//! Rules for asynchronous events: each event has a cause, and an error event fits the NAK that ended the
+//! connection.
 //!
 //! Source: architecture 11.6.3.1 (affiliated asynchronous events), 11.6.3.2 (affiliated asynchronous errors).
 
@@ -46,8 +47,8 @@ fn drained_when_done<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
         // The n-th event belongs to the n-th stay in SQD or to a later stay, because the host may report an event
         // late.
         let Some(stay) = stays.next() else { return };
-        // When a request fails, all later requests are flushed, so that no request is left to drain. On hardware the
-        // host may report the failure later.
+        // When a request fails, all later requests are flushed, so that no request is left to drain. On hardware
+        // the host may report the failure later than the event.
         let has_failed =
             |failed: &Completion<'_>| !qp.is_lossless() || failed.done.event.at.earliest <= happened.at.latest;
         let is_over = qp.failed().is_some_and(has_failed) || is_ended(qp, (stay.place, happened.place));
@@ -77,8 +78,8 @@ fn drained_when_done<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-/// Returns whether the host was requested between two places to move the queue pair to ERR or RESET. No request is
-/// outstanding in these states.
+/// Returns whether a command between two places moves the queue pair to ERR or RESET. No request is outstanding in
+/// these states.
 fn is_ended(qp: &QpTrace<'_>, places: (usize, usize)) -> bool {
     let mut within = qp.trace.timeline.commands_between(places).iter();
     within.any(|done| match &done.command {
@@ -130,8 +131,8 @@ fn event_as_nak<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-/// Checks that each event of a queue pair has a cause, and occurs no more often than the cause. A host may report
-/// an event late, in any later state of the queue pair: no order is defined between events and other reports.
+/// Checks that each event of a queue pair has a cause, and occurs no more often than the cause. The queue pair's
+/// state at the time of the report does not matter, because a host may report an event late.
 pub(super) fn event_reason<'t>(history: &QpHistory<'t>, asking: &mut Asking<'_, 't>) {
     let (mut drained, mut spoken_to) = (0, 0);
     let mut failed = BTreeMap::new();
@@ -173,7 +174,8 @@ pub(super) fn event_reason<'t>(history: &QpHistory<'t>, asking: &mut Asking<'_, 
     }
 }
 
-/// Returns the steps requested before a place. The effect of a step may be reported before its reply.
+/// Returns the accepted steps that were requested before a place. Their replies may come after it, because a step's
+/// effect may be reported before its reply.
 fn steps<'l, 't>(
     history: &'l QpHistory<'t>,
     until: usize,
@@ -195,13 +197,13 @@ fn stays(history: &QpHistory<'_>, until: usize, state: pb::QpState) -> usize {
     steps(history, until).map(comes).filter(|comes| *comes).count()
 }
 
-/// Counts the connections begun before a place that had traffic. Counts only traffic from the step to RTR to the
-/// next step for which `ends` is true.
+/// Counts the connections that began before the place `until` and had traffic. A connection's traffic counts from
+/// its step to RTR up to the next step for which `ends` is true.
 fn with_traffic(history: &QpHistory<'_>, until: usize, ends: impl Fn(pb::QpState) -> bool) -> usize {
     let steps: Vec<_> = steps(history, until).collect();
     let ups = (0..steps.len()).filter(|at| steps[*at].0 == pb::QpState::Rtr);
     let came = ups.filter(|at| {
-        // The traffic counts until the reply to that step.
+        // The traffic counts up to the reply to the step that ends it.
         let next = steps[at + 1..].iter().find(|(to, _)| ends(*to));
         let left = next
             .and_then(|(_, done)| done.answer.as_ref())

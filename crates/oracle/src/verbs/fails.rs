@@ -48,8 +48,8 @@ fn fails<'t>(
     let met = completion
         .iter()
         .find(|completion| allowed.contains(&completion.done.status()));
-    // Another status breaks the rule at once. A flush does not break it at once, because the tester may have moved the
-    // queue pair to ERR. The deadline then decides.
+    // A status that is not allowed breaks the rule at once. A flush is an exception, because the tester may have
+    // moved the queue pair to ERR: the deadline then decides.
     let other = completion.first().map(|completion| completion.done.status());
     let other = other.filter(|status| !allowed.contains(status) && *status != WcStatus::WR_FLUSH_ERR);
     let is_local = other.is_some_and(|status| matches!(status, WcStatus::LOC_PROT_ERR | WcStatus::LOC_QP_OP_ERR));
@@ -219,9 +219,9 @@ fn bad_response_fails<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
 
 /// Returns the end of the queue pair: the time from which on all requests must be flushed, the place, and the evidence.
 ///
-/// A command to ERR ends the queue pair when the host replies. A NAK of the device that ends the connection also
-/// ends the queue pair. On hardware, `EVENT_WAIT` is added to the NAK's time, because the host's kernel may learn
-/// of the NAK late.
+/// A failed request ends the queue pair when its completion is reported. A command to ERR ends it when the host
+/// replies. Otherwise a NAK of the device that ends the connection also ends the queue pair. On hardware,
+/// `EVENT_WAIT` is added to the NAK's time, because the host's kernel may learn of the NAK late.
 fn ended<'t>(qp: &QpTrace<'t>) -> Option<(Time, usize, Evidence<'t>)> {
     match (qp.failed(), qp.to_error) {
         (Some(failed), _) if failed.place() < qp.until => {

@@ -1,4 +1,4 @@
-//! Attributes of the queue pair that a rule depends on, for the premise of a finding.
+//! Attributes of the queue pair that a rule depends on. A finding shows their values.
 
 use core::time::Duration;
 
@@ -26,7 +26,7 @@ const RNR_TIMER: Attribute = (
 );
 const MTU: Attribute = ("path_mtu", |of| of.path_mtu, |_| None);
 
-/// Returns the attributes that a rule compares with.
+/// Returns the attributes that a rule depends on.
 fn of(rule: Rule) -> &'static [Attribute] {
     match rule {
         Rule::RnrWait | Rule::RnrRetried | Rule::RnrCount | Rule::RnrError | Rule::RnrFails => &[RNR_RETRY],

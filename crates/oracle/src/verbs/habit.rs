@@ -10,14 +10,14 @@ use verbatim_wire::packet::AckTimeout;
 
 use crate::registry::Rule;
 
-/// Timing of the device's retransmissions without a response.
+/// Timing of the device's retransmissions while the peer does not respond.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Habit {
     /// The device retransmits at intervals that grow up to the timeout.
     Adaptive,
     /// The device retransmits long before the timeout.
     Early,
-    /// The device retransmits later than four times the timeout.
+    /// The device waits longer than four times the timeout before it retransmits.
     Floor,
 }
 
@@ -38,7 +38,7 @@ impl Habit {
         self.tests().contains(&test)
     }
 
-    /// Returns the observation that other tests print.
+    /// Returns the observation in the verdicts of tests that do not judge the habit.
     pub fn words(self) -> String {
         let what = match self {
             Self::Adaptive => "the device retransmits before its ACK timeout, at growing intervals",
@@ -56,7 +56,7 @@ pub struct Habits {
     pub(super) growing: Vec<Duration>,
     /// Whether an unanswered packet was sent a second time long before the timeout.
     pub(super) early: bool,
-    /// Longest interval beyond four times the timeout that occurred twice in a row.
+    /// Longest of the intervals that exceed four times the timeout and occurred twice in a row.
     pub(super) longest: Option<Duration>,
 }
 
@@ -83,7 +83,7 @@ impl Habits {
             .find(|habit| !habit.is_subject_of(test))
     }
 
-    /// Returns the habit that causes a late or an early retransmission.
+    /// Returns the habit of this record that explains a late retransmission, or an early one if `is_late` is false.
     pub fn of_retry(&self, is_late: bool) -> Option<Habit> {
         let habits: &[Habit] = match is_late {
             true => &[Habit::Floor, Habit::Adaptive],
@@ -92,7 +92,7 @@ impl Habits {
         habits.iter().copied().find(|habit| self.has(*habit))
     }
 
-    /// Returns the pattern of the intervals, and the setting that causes it.
+    /// Returns the intervals that show the habit, and the adapter's setting that may cause it, in words.
     pub(super) fn signature(&self, habit: Habit) -> String {
         match habit {
             Habit::Early => String::new(),
@@ -113,7 +113,8 @@ impl Habits {
     }
 }
 
-/// Returns the smallest code whose timeout is at least half of an interval, with a margin of 2 %.
+/// Returns the smallest code whose timeout is at least half of the interval. A timeout that is 1 % shorter also
+/// counts.
 fn least_code(interval: Duration) -> Option<u8> {
     let fits = |code: &u8| {
         AckTimeout(*code)
@@ -123,7 +124,8 @@ fn least_code(interval: Duration) -> Option<u8> {
     (1..=31).find(fits)
 }
 
-/// Returns the longest interval beyond a bound that occurred twice in a row, as a timer's own interval does.
+/// Returns the longest of the intervals that exceed `bound` and occurred twice in a row. Only a timer repeats an
+/// interval so exactly.
 pub(super) fn steady_beyond(intervals: &[Duration], bound: Duration) -> Option<Duration> {
     let is_steady = |pair: &&[Duration]| pair[0].min(pair[1]) > bound && pair[0].abs_diff(pair[1]) <= pair[0] / 50;
     intervals

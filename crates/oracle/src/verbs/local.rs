@@ -53,7 +53,8 @@ fn local_fault<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     let denied = |post: &WorkRequest<'_>| is_denied(qp, post, begins(qp, post));
     for (at, post) in qp.posts.iter().enumerate().filter(|(_, post)| denied(post)) {
         let before: Option<Vec<&Completion<'t>>> = (0..at).map(|at| qp.completions_of(at).next()).collect();
-        // Earlier requests complete first, and a request after a failed request is flushed.
+        // Check only if all earlier requests succeeded: they complete first, and a request after a failed request
+        // is flushed.
         let Some(before) = before.filter(|before| before.iter().all(|completion| completion.is_success())) else {
             continue;
         };
@@ -78,7 +79,8 @@ fn local_fault<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
             });
             continue;
         }
-        // The device may send a READ before it checks the memory: the responses then reveal the fault.
+        // The device may send a READ before it checks the memory. It then notices the fault only when a response
+        // arrives.
         if sent.is_some() && completion.is_empty() {
             continue;
         }
@@ -96,8 +98,8 @@ fn local_fault<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-/// Returns whether memory, responses or attributes explain an error. `None` for a success, and for the status of a
-/// NAK, of spent retries or of a flush.
+/// Returns whether memory, responses or attributes explain an error. `None` for a status that other rules explain:
+/// a success, a flush, and the errors for a NAK or for spent retries.
 pub(super) fn has_reason(qp: &QpTrace<'_>, completion: &Completion<'_>, post: &WorkRequest<'_>) -> Option<bool> {
     let answered = || {
         let mut before = qp.answers.iter().filter(|answer| answer.place() < completion.place());

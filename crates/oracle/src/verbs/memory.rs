@@ -1,8 +1,8 @@
-//! Rules for the device's own memory: the data of its READs and atomics is at the requested place, and nothing else
-//! changed.
+//! Rules for the device's own memory: the data of its READs and atomics is stored in the requested place, and no
+//! other byte changes.
 //!
-//! Source: architecture 9.7.6.1.1 (response data), 9.4.4 (READ), 9.4.5 (atomics). An original value is stored as a
-//! number of the host. The check reads it as little-endian, as on x86 and most Arm hosts.
+//! Source: architecture 9.7.6.1.1 (response data), 9.4.4 (READ), 9.4.5 (atomics). The original value of an atomic
+//! is stored in the host's byte order. The check assumes little-endian, as on x86 and most Arm hosts.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -56,8 +56,8 @@ fn response_data<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-/// Returns the ranges of a memory at the address `base` that requests of this or another peer may write, whether they
-/// conform or not. This rule does not check these ranges.
+/// Returns the ranges of the memory at the address `base` that requests of any peer may write, even requests that
+/// do not conform. The rule does not check these ranges.
 fn of_peer<'k>(qp: &'k QpTrace<'_>, (memory, base): (u32, u64)) -> impl Iterator<Item = Range<u32>> + 'k {
     let frames = qp.trace.timeline.frames_between(qp.dialogue.places).iter();
     let sent = frames.filter(|frame| !frame.received);
@@ -105,14 +105,14 @@ fn compare<'t>(
             .completions_of(at)
             .filter(|completion| completion.is_success() && completion.place() < read.place);
         let brought = match completion.next() {
-            // A response after the completion does not count.
+            // A response after the completion stores no data.
             Some(done) => brought(qp, post, (local.length, done.place())),
             None => vec![None; local.length as usize],
         };
         put(&mut image, local.offset, brought);
     }
     for range in of_peer(qp, (of.memory, base)) {
-        // A request may state any length.
+        // A malformed request may state any length.
         let end = (range.end as usize).min(image.len());
         if let Some(unknown) = image.get_mut(range.start as usize..end) {
             unknown.fill(None);

@@ -1,18 +1,19 @@
-//! Rules for the reports of the device's host: completions, retransmissions and memory, compared with the posted work
-//! and the packets.
+//! Rules that use the reports of the device's host. They compare the reported completions, events and memory with
+//! the posted work and the packets.
 //!
-//! A [`QpTrace`] is a connection with the packet peer, taken from the record. Its events have the order in which the
-//! tester learned of them. A rule is a function of the trace. For each event, the rule holds, is broken, or cannot be
-//! decided by the record; the rule states the expected and the seen behaviour. Each rule counts how often it was
-//! applied.
+//! A `QpTrace` is a connection with the packet peer, taken from the record. Its events have the order in which the
+//! tester learned of them. A rule is a function of the trace. For each event, it notes one of three outcomes: the
+//! rule holds, is broken, or cannot be decided from the record.
 //!
-//! In these modules, a *place* is the position of an event on the record's timeline. A *post* is a posted work request,
-//! and a *step* is a transition of a queue pair's state.
+//! In these modules, a *place* is the position of an event on the record's timeline. A *post* is a posted work
+//! request, and a *step* is a transition of a queue pair's state. An *offset* is a PSN, counted from the
+//! connection's first PSN.
 //!
-//! **Reliable order.** A completion depends only on packets that the peer sent before the report. A request depends
-//! only on work posted before the request arrived. A lost packet removes causes, and never adds a cause. A rule
-//! that looks for the cause of an event therefore holds on every link. A rule that requires an event
-//! ([`requester_deadlines`]) needs a proof that its cause has arrived.
+//! **Loss of packets.** The record holds everything that the peer sent and that the host was told to do, even if a
+//! packet was lost later. A completion depends only on packets that the peer sent before the report. A request
+//! depends only on work that was posted before the request arrived. An event without a cause in the record
+//! therefore breaks a rule, whether or not packets were lost. A rule that requires an event
+//! ([`requester_deadlines`]) needs more: a proof that the event's cause has reached the device.
 
 mod answered;
 pub(crate) mod asking;
@@ -64,7 +65,7 @@ use qp_trace::qp_traces;
 
 pub use qp_history::OWN_VERBS;
 
-/// All rules, grouped by their subject.
+/// All rules about connections, by module. `states` has the rules about queue pairs.
 static RULES: &[&[(Rule, VerbsRule)]] = &[
     completion::RULES,
     errors::RULES,
@@ -122,7 +123,8 @@ pub(crate) fn refused_by_right(trace: &Trace) -> BTreeSet<u32> {
     numbers
 }
 
-/// Applies all rules to all connections with the packet peer, and to all queue pairs.
+/// Applies the rules about connections to each connection with the packet peer, and the rules about states to each
+/// queue pair.
 pub(crate) fn rule(trace: &Trace) -> Ruling<'_> {
     let mut ruling = Ruling::default();
     for qp in &qp_history::qp_histories(trace) {

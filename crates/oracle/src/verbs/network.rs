@@ -34,8 +34,8 @@ fn address_vector<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     let Some(asked) = qp.dialogue.attributes.address.as_ref() else {
         return;
     };
-    // A CNP may have a traffic class of its own, so that it passes other waiting packets. A datagram has the address
-    // vector of its work request.
+    // Check only RC packets. A CNP may have a traffic class of its own, so that it passes other waiting packets. A
+    // datagram has the address vector of its work request.
     let is_of_queue_pair = |seen: &Seen<'_>| seen.packet.opcode().service() == Service::Rc;
     for seen in qp.dialogue.of_dut().filter(is_of_queue_pair) {
         let (hops, dscp, ecn, flow) = match (seen.packet.ipv4(), seen.packet.ipv6()) {
@@ -102,8 +102,8 @@ fn dest_qp<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-/// Checks that MigReq is constant, in requests and in responses. Its value depends on the state in which the queue pair
-/// was set up, and on the driver (17.2.8). CNPs do not belong to the queue pair.
+/// Checks that MigReq never changes between requests, nor between responses. Either value is legal: it depends on
+/// the driver, and on the state in which the queue pair was set up (17.2.8). CNPs do not belong to the queue pair.
 fn migration_state<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     let is_of_queue_pair = |seen: &Seen<'_>| seen.packet.opcode().service() == Service::Rc;
     let (mut request, mut response) = (None, None);
@@ -160,8 +160,8 @@ fn frame<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
         let packet = &seen.packet;
         let Some(ends) = ends(packet) else { continue };
         let own_macs = packet.ethernet().map(|of| (of.src(), of.dst()));
-        // On hardware, a route may lead elsewhere, a switch may add a VLAN tag, and an adapter may show padding or the
-        // check sequence.
+        // On hardware, check only the IP addresses: the MAC addresses depend on the route, a switch may add a VLAN
+        // tag, and an adapter may show padding or the check sequence.
         let is_so = !qp.is_lossless()
             || macs_of_peer.is_none_or(|macs| own_macs == Some(macs))
                 && packet.vlan().is_none()

@@ -10,8 +10,8 @@ use crate::parsed::Part;
 use crate::rules::responder::ResponseKind;
 
 impl QpTrace<'_> {
-    /// Returns the PSN offset after the requests that completed before a place. A later response to these requests is
-    /// stale.
+    /// Returns the PSN offset after the last request that had completed before a place. A later response to a
+    /// completed request is stale.
     pub(super) fn done_before(&self, place: usize) -> u32 {
         let done = self
             .completions
@@ -22,7 +22,7 @@ impl QpTrace<'_> {
             .unwrap_or(0)
     }
 
-    /// Returns whether a response belongs to a request that had completed before, so that it has no effect.
+    /// Returns whether a response belongs to a request that had already completed. Such a response has no effect.
     pub(super) fn is_stale(&self, answer: &PeerResponse<'_>) -> bool {
         answer.offset.is_some_and(|of| of < self.done_before(answer.place()))
     }
@@ -71,7 +71,7 @@ pub(super) fn is_read(post: &WorkRequest<'_>) -> bool {
     post.posted.post.operation() == pb::Operation::Read
 }
 
-/// Returns the position of the response with that PSN, for a READ that was sent once.
+/// Returns the position (First, Middle, Last or Only) of the response with this PSN, for a READ that was sent once.
 pub(super) fn expected(post: &WorkRequest<'_>, offset: u32) -> Part {
     match (offset == post.first, offset + 1 == post.end) {
         (true, true) => Part::Only,

@@ -2,7 +2,7 @@
 //! executed gets none.
 //!
 //! Source: architecture 9.7.5.1 (acknowledgements), 9.7.5.2.8 (RNR NAK). An ACK may be repeated, since it grants
-//! credits. On hardware a network may repeat any frame, so that the rule does not apply.
+//! credits. On hardware a network may repeat any frame, so that `answered-once` does not apply.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ enum Kind {
     Rnr,
 }
 
-/// Responses beyond the number requested, by kind and PSN offset.
+/// Responses beyond the requested number, by kind and PSN offset.
 type Came<'t> = BTreeMap<(Kind, u32), Vec<&'t FrameSeen>>;
 
 fn too_many<'t>(qp: &QpTrace<'t>) -> Came<'t> {

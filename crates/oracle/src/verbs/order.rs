@@ -1,5 +1,5 @@
-//! Rule that responses to READs and atomics come in the order of their PSNs. A single packet does not show whether an
-//! earlier response was lost or reordered. Later packets do.
+//! Rule that responses to READs and atomics come in the order of their PSNs. If a response skips an earlier one,
+//! only later packets show whether the earlier response was lost or comes too late.
 //!
 //! Source: architecture 9.5 (ordering), C9-27.
 
@@ -70,9 +70,11 @@ fn never_back<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-/// Returns the PSN and time of each RNR NAK of the DUT. The DUT does not execute requests from that PSN on that were
-/// sent before the NAK. Only unambiguous NAKs count: the only NAK for its PSN, after a single transmission of the
-/// request. Transmissions that an earlier NAK refused do not count.
+/// Returns the PSN and time of the DUT's RNR NAKs. An RNR NAK refuses the request with its PSN and all later
+/// requests that were sent before the NAK. The DUT does not execute them.
+///
+/// Only unambiguous NAKs are returned: the only NAK for its PSN, after a single transmission of the request.
+/// Transmissions that an earlier NAK refused do not count.
 fn put_off(qp: &QpTrace<'_>, first: Psn) -> Vec<(u32, Span)> {
     let naks = qp
         .responses()

@@ -38,9 +38,8 @@ pub fn in_record(trace: &Trace) -> Habits {
     of(&qp_traces(trace))
 }
 
-/// Returns the habits that a sufficient share of connections shows, because a timer has its habit on all
-/// connections. A packet that arrives late, or a host that stalls, makes a sound timer look early or adaptive on
-/// few connections.
+/// Returns the habits that a sufficient share of connections shows. A timer has its habit on all connections. A
+/// late packet or a stalled host makes a sound timer look early or adaptive, but only on a few connections.
 fn of(qp_traces: &[QpTrace<'_>]) -> Habits {
     let mut habits = Habits::default();
     let mut keeps_time = false;
@@ -75,7 +74,7 @@ fn of(qp_traces: &[QpTrace<'_>]) -> Habits {
     habits
 }
 
-/// Returns whether at least a quarter of all series show a habit.
+/// Returns whether at least a quarter of all cases show a habit.
 const fn is_usual(with: usize, without: usize) -> bool {
     with > 0 && with * 3 >= without
 }
@@ -91,9 +90,12 @@ fn is_kept_twice(intervals: &[Duration], once: Duration) -> bool {
 /// granularity.
 const LONG_BEFORE: u32 = 9;
 
-/// Returns whether a packet came again long before a timeout, though the peer had not responded since the packet's
-/// last transmission. The time counts from the first transmission to the second. If the transmissions outnumber the
-/// causes other than timeouts, the time counts from the connection's first request.
+/// Returns whether a packet was retransmitted long before a timeout, although no response came since its previous
+/// transmission. There are two such cases:
+///
+/// * The second transmission comes too soon after the first.
+/// * A transmission comes too soon after the connection's first request, and the retransmissions outnumber the
+///   causes other than timeouts.
 fn has_early(qp: &QpTrace<'_>, once: Duration) -> bool {
     let asks = |answer: &&PeerResponse<'_>| {
         matches!(
@@ -125,7 +127,7 @@ fn has_early(qp: &QpTrace<'_>, once: Duration) -> bool {
 }
 
 /// For the packet at index `at`, returns its work request, its previous transmission and the packet itself. Returns
-/// `None` unless the request is the oldest unanswered request.
+/// `None` if the packet was not sent before, or if its request is not the oldest unanswered request.
 fn oldest_again<'a, 't>(
     qp: &'a QpTrace<'t>,
     at: usize,
@@ -133,7 +135,7 @@ fn oldest_again<'a, 't>(
     let later = qp.requests.get(at)?;
     let post = qp.posts.get(qp.post_of(later.offset?)?)?;
     let before = qp.answers.iter().filter(|answer| answer.place() < later.seen.place);
-    // The last response to a READ ends it.
+    // A READ ends with its last response.
     let ends = |answer: &PeerResponse<'_>| {
         let of = answer.offset.and_then(|of| qp.posts.get(qp.post_of(of)?));
         let last = of.filter(|of| of.posted.has_response_data() && answer.offset == Some(of.end - 1));
@@ -157,7 +159,8 @@ fn oldest_again<'a, 't>(
     (!is_older).then_some((post, &qp.requests[before], later))
 }
 
-/// Returns how often, between two places, the timer alone repeated the oldest request before the timeout.
+/// Returns how often, between two places, the timer alone repeated the oldest request before the timeout had
+/// passed.
 pub(super) fn early_rounds(qp: &QpTrace<'_>, (since, until): (usize, usize)) -> u32 {
     let Some(once) = qp.timeout().filter(|_| qp.habits.of_retry(false).is_some()) else {
         return 0;
@@ -188,7 +191,7 @@ fn is_done_before(qp: &QpTrace<'_>, before: &WorkRequest<'_>, post: &WorkRequest
     })
 }
 
-/// Returns the intervals between transmissions of a packet, up to the peer's first response.
+/// Returns the intervals between transmissions of a packet, up to the first response after its first transmission.
 fn unanswered_intervals(qp: &QpTrace<'_>, offset: u32) -> Vec<Duration> {
     let sent = qp.transmissions(offset, usize::MAX);
     let first = sent.first().map_or(0, |sent| sent.seen.place);

@@ -20,8 +20,9 @@ impl Queue {
         Self { posted }
     }
 
-    /// Returns the oldest open work request with that identifier posted before a place, and true. Otherwise returns the
-    /// last work request with the identifier, and false: the completion is surplus.
+    /// Returns the index of the oldest open work request that was posted with this identifier before a place, and
+    /// true. If there is none, the completion is surplus. Then returns the index of a completed work request with
+    /// the identifier, or of one that was posted later, and false.
     fn of(&self, wr_id: u64, place: usize) -> Option<(usize, bool)> {
         let same = || (0..self.posted.len()).filter(|at| self.posted[*at].0 == wr_id);
         let before = || same().filter(|at| self.posted[*at].1 < place);
@@ -44,7 +45,8 @@ pub(super) fn assign(sends: &mut Queue, receives: &mut Queue, completion: &pb::C
     let is_receive = match (send, receive) {
         (_, None) => false,
         (None, Some(_)) => true,
-        // The opcode is undefined after an error.
+        // After an error, the opcode is undefined. The completion then belongs to the open send request, if there
+        // is one.
         (Some(_), Some(_)) if completion.status == WcStatus::SUCCESS.0 => completion.opcode & RECEIVE != 0,
         (Some((_, is_open)), Some(_)) => !is_open,
     };

@@ -8,7 +8,7 @@ use crate::freedom::{MOST, holds};
 /// Possible content of the device's memory.
 #[derive(Clone, Debug)]
 pub(super) struct Picture {
-    /// Value of each byte; one of several possible values if [`Self::more`] has others.
+    /// A possible value of each byte: the only one, unless [`Self::more`] has others.
     bytes: Vec<u8>,
     /// Further possible values, by byte.
     more: BTreeMap<usize, BTreeSet<u8>>,
@@ -102,7 +102,7 @@ impl Picture {
         is_known.then_some(bytes)
     }
 
-    /// Returns the known values of a few bytes in words.
+    /// Returns the possible values of a few bytes in words.
     pub(super) fn in_words(&self, range: Range<usize>) -> String {
         let byte = |at: usize| match self.more.get(&at) {
             _ if self.unknown[at] => "??".into(),

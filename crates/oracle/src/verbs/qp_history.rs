@@ -1,7 +1,7 @@
 //! History of a queue pair: the commands to its host, its events, and the states that it may be in.
 //!
-//! From the first packet or send request on, a queue pair may have failed by itself. Its state is then a set of
-//! possible states.
+//! From the first packet or send request on, a queue pair may have failed by itself. The history then gives all
+//! states that the queue pair may be in.
 //!
 //! Source: architecture 10.3.1 (states).
 
@@ -49,7 +49,7 @@ pub(super) struct Is {
     /// failure.
     pub(super) up: usize,
     pub(super) may_have_failed: bool,
-    /// Whether the host reported the failure, for a datagram queue pair.
+    /// Whether the host reported a failed datagram. Always false for a connected queue pair.
     pub(super) has_failed: bool,
 }
 
@@ -76,7 +76,8 @@ pub(super) fn is_refused(done: &VerbsDone) -> bool {
     matches!(done.answer, Some((_, _, Reply::Refused(_), _)))
 }
 
-/// Record parameter that is nonzero for a rig whose agent acts as the device itself.
+/// Record parameter that is nonzero if the device itself implements the verbs, so that no kernel or driver can
+/// refuse commands.
 pub const OWN_VERBS: &str = "own_verbs";
 
 /// Linux error numbers of a missing function: ENOSYS, EOPNOTSUPP.
@@ -94,7 +95,7 @@ fn handle_of(command: &Command) -> Option<u32> {
     })
 }
 
-/// Returns whether a command posts a receive, with its `wr_id` and local memory; `None` if it posts nothing.
+/// For a command that posts work, returns whether the work is a receive, its `wr_id`, and its local memory.
 pub(super) fn posts(command: &Command) -> Option<(bool, u64, Option<pb::Slice>)> {
     match command {
         Command::PostSend(post) => Some((false, post.wr_id, post.local)),
@@ -196,7 +197,7 @@ impl<'t> QpHistory<'t> {
         self.is_simulated() || self.trace.parameter(OWN_VERBS).is_some_and(|is_own| is_own != 0)
     }
 
-    /// Returns the result for a command that was accepted though it must be refused.
+    /// Returns the result for a command that was accepted, although it must be refused.
     pub(super) fn when_taken(&self) -> Passed {
         if self.has_own_verbs() {
             Passed::Fail
@@ -205,8 +206,9 @@ impl<'t> QpHistory<'t> {
         }
     }
 
-    /// Returns the result for a command that was refused though it must be accepted. A device that lacks the
-    /// function reports an error number of [`NOT_THERE`]. A host may refuse for reasons of its own.
+    /// Returns the result for a command that was refused, although it must be accepted. A refusal breaks no rule if
+    /// its error number means a missing function ([`NOT_THERE`]), or if a host may have refused for reasons of its
+    /// own.
     pub(super) fn when_refused(&self, done: &VerbsDone) -> Passed {
         match &done.answer {
             Some((.., Reply::Refused(refused), _)) if NOT_THERE.contains(&refused.errno) => Passed::Unspecified,
@@ -219,8 +221,8 @@ impl<'t> QpHistory<'t> {
         is_between(&self.traffic, after, before)
     }
 
-    /// Returns whether a datagram failed, after which the queue pair sends no datagram. Applies in simulations only:
-    /// the order of a real host's reports is unknown.
+    /// Returns whether a datagram failed, after which the queue pair sends no further datagram. Applies in
+    /// simulations only: the order of a real host's reports is unknown.
     fn has_failed(&self, after: usize, before: usize) -> bool {
         // Only work posted after the place `after` counts, because completions of older work may be reported late.
         let sends = |wr_id: u64| {

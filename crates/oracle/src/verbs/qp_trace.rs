@@ -128,7 +128,7 @@ impl Completion<'_> {
 pub(super) enum Deadline<'t> {
     /// The requirement was met in time.
     Met,
-    /// The record ends, or the tester interferes, before the deadline.
+    /// The record ends before the deadline, or the tester interferes before it.
     NotDue,
     /// The requirement was not met by the deadline. The command shows that the host was alive afterwards.
     Unmet(&'t VerbsDone),
@@ -157,7 +157,8 @@ pub(super) struct QpTrace<'t> {
     pub(super) to_error: Option<&'t VerbsDone>,
     /// Place where the tester resets or destroys the queue pair; `usize::MAX` if it does not.
     pub(super) gone: usize,
-    /// Place where the tester moves the queue pair to a state without responses, or the dialogue ends.
+    /// Place where the tester moves the queue pair to ERR or RESET or destroys it, or where the dialogue ends. From
+    /// there on, the queue pair does not respond.
     pub(super) deaf: usize,
     /// Habits of the retry timer that the record shows.
     pub(super) habits: Rc<Habits>,
@@ -310,7 +311,8 @@ impl<'t> QpTrace<'t> {
         }
     }
 
-    /// Returns the bytes that a request sends, if known: the bytes written last to that memory.
+    /// Returns the bytes that a request sends, if known: the bytes that the host last wrote to the request's
+    /// memory.
     fn memory_of(&self, at: &VerbsDone, post: &pb::PostSend) -> Option<&'t [u8]> {
         let local = post.local?;
         let (from, until) = (local.offset, local.offset.checked_add(local.length)?);
@@ -455,8 +457,8 @@ impl<'t> QpTrace<'t> {
         rc::path(self.trace).or_else(|| self.is_lossless().then_some(SIMULATED_PATH))
     }
 
-    /// Returns the time from the connection's first post, which nothing delays, to its packet. Later packets may
-    /// spend as long inside the device.
+    /// Returns the time from the connection's first post to the arrival of its packet. Nothing delays this packet.
+    /// Later packets may also spend that long inside the device.
     pub(super) fn pipeline(&self) -> Duration {
         let first = self.requests.iter().find(|request| request.offset == Some(0));
         let post = self.posts.first().map(|post| post.posted.command.asked);
@@ -485,7 +487,7 @@ impl<'t> QpTrace<'t> {
         self.completions.iter().find(|completion| !completion.is_success())
     }
 
-    /// Returns the time since which a response has certainly reached the device, so that a missing reaction is the
+    /// Returns the time by which a response has certainly reached the device, so that a missing reaction is the
     /// device's fault. On hardware the proof is a third copy of the response, or a completion or retransmission
     /// that only this response explains.
     pub(super) fn has_arrived(&self, answer: &PeerResponse<'t>) -> Option<Time> {
@@ -536,7 +538,7 @@ impl<'t> QpTrace<'t> {
         self.owed_before(self.until, (since, within), met)
     }
 
-    /// Like [`Self::owed`], with another limit: only commands up to the place `until` can show that the host is
+    /// Like [`Self::owed`], but with the limit `until`: only commands up to this place can show that the host is
     /// alive.
     pub(super) fn owed_before(
         &self,
@@ -550,7 +552,7 @@ impl<'t> QpTrace<'t> {
         }
         let is_alive = |done: &&VerbsDone| {
             let said = matches!(&done.answer, Some((.., reply, _)) if !matches!(reply, Reply::Refused(_)));
-            // The command that ends the dialogue also shows that the host is alive.
+            // The command at the place `until` also shows that the host is alive.
             done.side == Side::Dut && said && done.asked.earliest >= due && done.place <= until
         };
         let (begin, _) = self.dialogue.places;

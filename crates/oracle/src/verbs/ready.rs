@@ -29,9 +29,9 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
     (Rule::RnrReason, rnr_reason),
 ];
 
-/// Returns the PSNs whose packets take a receive, and the PSN from which on such PSNs are unknown. PSNs count from
-/// the first PSN that the device expects. The unknown part begins where packets with the same PSN disagree, or
-/// where a packet that takes a receive lies within a READ.
+/// Returns the PSNs whose packets take a receive, counted from the first PSN that the device expects. Also returns
+/// a limit: from that PSN on, it is unknown which packets take a receive. The limit is the first PSN with packets
+/// that disagree on this, or with a packet that takes a receive although the PSN belongs to a READ.
 pub(super) fn takers(qp: &QpTrace<'_>, asked: &[Asked<'_>]) -> (BTreeSet<u32>, u32) {
     let mut takes: BTreeMap<u32, bool> = BTreeMap::new();
     let (mut until, mut of_reads) = (HALF, Vec::new());
@@ -100,7 +100,7 @@ fn rnr_timer<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
         Some(RnrTimer(u8::try_from(code).ok()?))
     };
     let within = qp.trace.timeline.commands_between(qp.dialogue.places).iter();
-    // Place from which on a step applies; a refused step never applies.
+    // Place since which a step applies; a refused step never applies.
     let answered = |done: &VerbsDone| match &done.answer {
         Some((.., Reply::Refused(_), _)) | None => usize::MAX,
         Some((.., place)) => *place,
@@ -165,12 +165,12 @@ fn rnr_reason<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
         let is_taker = of_it.iter().any(|(_, parsed, _)| {
             takes_receive(parsed) || matches!(RequestKind::of(parsed.opcode), RequestKind::Send(_))
         });
-        // The device may be busy with earlier READs and atomics.
+        // While the device is busy with earlier READs and atomics, it may put off a further one.
         let has_response = |parsed: &Parsed<'_>| RequestKind::of(parsed.opcode).has_response();
         if has_response(request) && is_answering(qp, &asked, (offset, frame.place)) {
             continue;
         }
-        // The device may lack a resource for a moment, and answer later.
+        // The device may lack a resource for a moment, and answer the request later.
         let is_served = |(parsed, later): (Parsed<'_>, &FrameSeen)| {
             later.place > frame.place
                 && parsed.psn.since(first) == offset
@@ -179,7 +179,7 @@ fn rnr_reason<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
         if has_response(request) && qp.responses().any(is_served) {
             continue;
         }
-        // Receives that were posted before the first transmission are still there.
+        // Count only receives that were certainly posted before the first transmission.
         let was_there = |(_, _, _, place): &(_, _, _, usize)| *place < sent.place;
         let there = posted
             .iter()
@@ -197,7 +197,7 @@ fn rnr_reason<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-/// Returns whether an earlier READ or atomic was requested, but not completely answered, before that place.
+/// Returns whether, before the place, an earlier READ or atomic was requested but not completely answered.
 fn is_answering(qp: &QpTrace<'_>, asked: &[Asked<'_>], (offset, place): (u32, usize)) -> bool {
     let Some(first) = qp.first() else { return false };
     let answered: BTreeSet<u32> = qp
@@ -213,7 +213,7 @@ fn is_answering(qp: &QpTrace<'_>, asked: &[Asked<'_>], (offset, place): (u32, us
     before.any(|(at, parsed, _)| !answered.contains(&(at + qp.psns(parsed) - 1)))
 }
 
-/// Reports WRITEs that take no receive and got an RNR NAK each time, at least three times on each of three
+/// Reports WRITEs that take no receive and always got an RNR NAK: at least three times on each of at least three
 /// connections.
 fn always_put_off<'t>(qp: &QpTrace<'t>, first: Psn, asking: &mut Asking<'_, 't>) {
     let put_off = |qp: &QpTrace<'t>, at: u32, label: &str| -> Vec<&'t FrameSeen> {

@@ -21,7 +21,8 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
     (Rule::ReceiveLast, receive_last),
 ];
 
-/// Returns the device's commands on this connection; `None` if its queue pair is reset, which discards posted work.
+/// Returns the commands to the device's host during this connection; `None` if one of them resets a queue pair,
+/// which discards posted work.
 pub(super) fn commands<'t>(qp: &QpTrace<'t>) -> Option<Vec<&'t VerbsDone>> {
     let all = qp.trace.timeline.commands_between(qp.dialogue.places).iter();
     let all: Vec<&VerbsDone> = all.filter(|done| done.side == Side::Dut).collect();

@@ -32,7 +32,7 @@ fn fatal<'t>(qp: &QpTrace<'t>) -> Option<&'t FrameSeen> {
 
 fn refused_silent<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     let Some(nak) = fatal(qp) else { return };
-    // A link may repeat a frame, or swap two frames whose order is then unknown.
+    // A network may repeat a frame, or swap two frames so that their order is unknown.
     let is_later = |frame: &FrameSeen| {
         let is_behind = qp.is_lossless() || nak.at.is_before(frame.at);
         frame.place > nak.place && is_behind && (qp.is_lossless() || frame.bytes != nak.bytes)

@@ -34,7 +34,7 @@ pub(super) enum Thing {
     Atomic,
 }
 
-/// Finding of a replay on one subject.
+/// Result of one check.
 #[derive(Clone, Debug)]
 pub(super) struct Effect<'t> {
     pub(super) of: Thing,
@@ -68,7 +68,7 @@ pub(super) struct Reading<'t> {
     pub(super) frame: &'t FrameSeen,
 }
 
-/// Change of memory.
+/// Change of memory by a request or by the host.
 pub(super) struct Change {
     pub(super) place: usize,
     /// PSN of the request; `None`: a write by the host.
@@ -106,8 +106,8 @@ pub(super) struct Replay<'t, 'k> {
     pub(super) base: u64,
     pub(super) r_key: RKey,
     pub(super) picture: Picture,
-    /// Ranges that others write, which may hold anything: targets of the device's own READs and atomics, receives of
-    /// another queue pair.
+    /// Ranges that may hold anything, because others write to them: targets of the device's own READs and atomics,
+    /// and receives of other queue pairs.
     pub(super) foreign: Vec<Range<usize>>,
     /// Local memory of each receive, in order.
     pub(super) receives: Vec<Option<pb::Slice>>,

@@ -217,8 +217,8 @@ fn fence<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-/// Returns the first packet that follows both an error and a pause. Packets without such a pause may come from the
-/// port's queue.
+/// Of the packets after an error, returns the first that follows a pause. Packets before the pause may come from
+/// the port's queue.
 fn behind_the_queue<'a, 't>(behind: &[&'a Request<'t>], completion: Span, pause: Duration) -> Option<&'a Request<'t>> {
     let mut before = completion;
     for sent in behind {
@@ -272,12 +272,12 @@ fn after_error<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     let Some((completion, place, by, words)) = end_of(qp) else {
         return;
     };
-    // Packets that left before the failure may still be on their way, for example if a fence was lifted just before.
+    // Packets that left before the failure may still be on their way.
     let path = qp.path().map(|path| path + qp.pipeline());
     let is_behind = |sent: &&Request<'t>| sent.seen.place > place && completion.is_before(sent.seen.frame.at);
     let behind: Vec<&Request<'t>> = qp.requests.iter().filter(is_behind).collect();
     let later = behind_the_queue(&behind, completion, path.unwrap_or_default().max(QUEUED));
-    // A queue pair that was moved to ERR exists until it is destroyed.
+    // After a step to ERR, the tester observes the queue pair until its destruction.
     let alive = qp.after(completion.latest.after(LISTENED));
     let listened = match qp.to_error {
         Some(_) => alive.is_some_and(|done| done.place <= qp.gone),
@@ -286,7 +286,7 @@ fn after_error<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     let result = match later {
         Some(_) if path.is_some() => Passed::Fail,
         Some(_) => Passed::Inconclusive,
-        // The transit time is unknown: packets right after the error may have left before it, and prove nothing.
+        // Without a known transit time, packets after the error may have left before it, and prove nothing.
         None if path.is_none() && !behind.is_empty() => return,
         None if listened => Passed::Pass,
         None => return,

@@ -1,7 +1,9 @@
 //! Rules with a deadline for the requester: a posted request is sent, and an answered request completes.
 //!
-//! The deadline is two seconds, plus the time that the connection's own timers add. If the deadline passes while the
-//! host is alive, and the cause has certainly arrived, the rule is broken. Otherwise the record cannot decide the rule.
+//! A deadline starts at an event, such as the post of a request or the arrival of a response. It allows two
+//! seconds, or more if the connection's own timers may take longer. A missed deadline breaks the rule if two
+//! conditions hold: the event has certainly reached the device, and the device's host is still alive after the
+//! deadline. If the event may not have reached the device, the record cannot decide the rule.
 //!
 //! Source: architecture 9.7.6 (completions), 9.7.5.1.1 (a NAK acknowledges all requests before it).
 
@@ -26,19 +28,19 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
     (Rule::NakAcknowledges, nak_acknowledges),
 ];
 
-/// Returns the longest time by which the connection's own timers may delay an event.
+/// Returns the longest time for an event that the connection's own timers may delay.
 pub(super) fn patience(qp: &QpTrace<'_>, rnr_interval: Duration) -> Duration {
     let code = qp.dialogue.attributes.timeout.and_then(|code| u8::try_from(code).ok());
     let retry_cnt = u8::try_from(qp.retry_cnt()).unwrap_or(7);
     let lasts = verbatim_record::silence::rc_lasts(rnr_interval, AckTimeout(code.unwrap_or(0)), retry_cnt);
-    // A timer that exceeds its limit adds its interval for each retry. One more interval allows for early
-    // retransmissions.
+    // If the record shows intervals beyond the timer's legal maximum, each transmission may wait for the longest of
+    // them. One more interval allows for early retransmissions.
     let longest = qp.habits.longest.filter(|_| qp.timeout().is_some());
     longest.map_or(lasts, |longest| lasts.max(longest * (u32::from(retry_cnt) + 2)))
 }
 
 impl<'t> Asking<'_, 't> {
-    /// Notes the outcome of a requirement with a deadline. `proven`: its cause has certainly arrived.
+    /// Notes the outcome of a requirement with a deadline. `proven`: no lost packet explains a missed deadline.
     pub(super) fn owes(
         &mut self,
         owed: Deadline<'t>,
@@ -80,7 +82,8 @@ fn sent_when_posted<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
             .requests
             .iter()
             .find(|sent| sent.offset.is_some_and(|offset| post.has(offset)));
-        // Earlier requests may delay a request. Check only a request whose earlier requests have all completed.
+        // Earlier requests may delay this request. Check it only if all earlier requests had completed when it was
+        // posted.
         let before = &qp.posts[..at];
         let is_alone = (0..before.len()).all(|at| {
             qp.completions_of(at)
@@ -108,19 +111,20 @@ fn sent_when_posted<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-/// Returns whether the timer repeats a request so often that losses alone cannot hide it.
+/// Returns whether the timer repeats a request so often that loss does not explain why no packet of the request was
+/// seen.
 fn comes_again(qp: &QpTrace<'_>) -> bool {
     qp.timeout().is_some() && qp.retry_cnt() >= TRIES
 }
 
-/// Returns whether the peer answered that PSN, or a later PSN, though no request with that PSN was seen. The device
-/// then sent the request, but the tester did not receive it.
+/// For a request at `offset` that was not seen: returns whether the peer answered that PSN or a later one. If so,
+/// the device sent the request, and the tester did not receive it.
 fn is_answered_unseen(qp: &QpTrace<'_>, offset: u32) -> bool {
     let reaches = |answer: &PeerResponse<'_>| answer.end().is_some_and(|end| end > offset);
     !qp.is_lossless() && qp.answers.iter().any(reaches)
 }
 
-/// Returns the longest time until one of a request's transmissions has arrived.
+/// Returns the longest time after which at least one transmission of a request must have arrived.
 fn until_all_tries(qp: &QpTrace<'_>) -> Duration {
     if qp.is_lossless() {
         EVENT_WAIT
@@ -130,7 +134,7 @@ fn until_all_tries(qp: &QpTrace<'_>) -> Duration {
 }
 
 fn goes_on<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
-    // NAKs and undefined responses may delay a request.
+    // After a NAK or an undefined response, the device may delay a request for good reason.
     let is_calm = |answer: &PeerResponse<'_>| {
         matches!(
             answer.says,
@@ -149,7 +153,7 @@ fn goes_on<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
             continue;
         };
         let post = &qp.posts[at];
-        // A READ is one packet with several PSNs.
+        // A READ or atomic is one packet, which has the first of its PSNs.
         if post.posted.has_response_data() && next != post.first {
             continue;
         }
@@ -198,8 +202,8 @@ pub(super) fn answered_by<'a, 't>(qp: &'a QpTrace<'t>, at: usize) -> Option<&'a 
             .filter(move |answer| answer.is_of_seen && answer.place() < failed)
     };
     if post.posted.has_response_data() {
-        // Each response counts once and in order. After a missing response, later responses count only if the READ was
-        // sent again.
+        // Each response counts once and in order. If later responses come before a missing one, the missing one
+        // counts only if the READ was sent again.
         let (mut next, mut gap) = (post.first, None);
         for answer in usable() {
             let Some(offset) = answer
@@ -215,7 +219,8 @@ pub(super) fn answered_by<'a, 't>(qp: &'a QpTrace<'t>, at: usize) -> Option<&'a 
                     .count()
             };
             let came_again = |since: usize| times(since) > 0;
-            // The requester may discard a response with the opcode of another position.
+            // The requester may discard a READ response whose opcode (First, Middle, Last, Only) does not fit its
+            // place in the response.
             let is_odd =
                 is_read(post) && times(post.place()) < 2 && answer.says != ResponseKind::Read(expected(post, offset));
             if offset > next {
@@ -232,7 +237,7 @@ pub(super) fn answered_by<'a, 't>(qp: &'a QpTrace<'t>, at: usize) -> Option<&'a 
         return None;
     }
     let acknowledged = usable().find(|answer| may_acknowledge(answer, post.end))?;
-    // Earlier READs and atomics must have been answered before, or by the same response.
+    // All earlier READs and atomics must have been answered before this acknowledgement, or by it.
     let with_data = (0..at).filter(|at| qp.posts[*at].posted.has_response_data());
     let mut last = acknowledged;
     for at in with_data {
@@ -248,7 +253,7 @@ pub(super) fn answered_by<'a, 't>(qp: &'a QpTrace<'t>, at: usize) -> Option<&'a 
 }
 
 /// Returns whether a NAK that ends the connection, or an undefined response, was sent before the place `until`.
-/// Such a response may end or delay a request, so that no completion is required.
+/// Such a response may end or delay a request, so that rules with deadlines do not apply.
 pub(super) fn is_disturbed(qp: &QpTrace<'_>, until: usize) -> bool {
     qp.answers.iter().any(|answer| {
         answer.place() < until && (answer.is_odd() || answer.says == ResponseKind::Fatal && !qp.is_stale(answer))
@@ -270,7 +275,7 @@ fn is_nak(answer: &PeerResponse<'_>) -> bool {
     )
 }
 
-/// Returns when an acknowledgement of a request, not necessarily the first, has certainly arrived.
+/// Returns the earliest time at which some acknowledgement of the request has certainly arrived.
 fn another_arrived(qp: &QpTrace<'_>, post: &WorkRequest<'_>) -> Option<Time> {
     let all = qp
         .answers
@@ -280,20 +285,21 @@ fn another_arrived(qp: &QpTrace<'_>, post: &WorkRequest<'_>) -> Option<Time> {
     of_it.filter_map(|answer| qp.has_arrived(answer)).min()
 }
 
-/// Requires the completion of requests whose response satisfies `of_kind`.
+/// Requires the completion of each request that is answered by a response of the kind `of_kind`.
 fn completes<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>, of_kind: fn(&PeerResponse<'_>) -> bool) {
     for (at, post) in qp.posts.iter().enumerate() {
         let Some(answer) = answered_by(qp, at).filter(|answer| of_kind(answer)) else {
             continue;
         };
         let completion: Vec<&Completion<'t>> = qp.completions_of(at).collect();
-        // An error with a reason, such as a timeout before a late response, may have ended the request. An error
-        // without a reason does not excuse a missing completion.
+        // An error with a reason, such as a time-out before a late response, may have ended the request. An error
+        // without a reason breaks the rule.
         let error = completion.first().filter(|completion| !completion.is_success());
         let arrived = qp
             .has_arrived(answer)
             .or_else(|| error.and_then(|_| another_arrived(qp, post)));
-        // An answered request is not retried, so that no timeout can end it later.
+        // An answered request has no time-out after its response. If its retries are reported as spent a full
+        // timeout after the response, the error has no reason.
         let came_in_vain = |completion: &Completion<'_>| {
             let within = qp.timeout().unwrap_or(EVENT_WAIT);
             let is_late =

@@ -47,7 +47,7 @@ pub(super) struct ExpectedResponse<'t> {
     pub(super) is_proof: bool,
     /// Whether the request has the expected PSN if no packet was lost, and was sent once.
     pub(super) is_next: bool,
-    /// Place of a much later transmission: responses from there on answer that transmission.
+    /// Place of a much later transmission. Responses after this place answer that transmission.
     pub(super) until: usize,
 }
 
@@ -60,7 +60,7 @@ impl ExpectedResponse<'_> {
         }
         match (response.says, RequestKind::of(self.parsed.opcode)) {
             (ResponseKind::Fatal | ResponseKind::Rnr | ResponseKind::Sequence, asks) => {
-                // A NAK acknowledges all requests before it, too.
+                // A NAK with a later PSN also acknowledges this request.
                 response.offset <= last || self.why == Why::Asked && !asks.has_response()
             }
             (_, _) if self.why == Why::Gap => false,
@@ -102,14 +102,15 @@ enum Happens<'r, 't> {
     Answered(&'r DutResponse),
 }
 
-/// State of the responder that the packets show.
+/// State of the responder, as far as the packets show it.
 struct Responder<'k, 't> {
     qp: &'k QpTrace<'t>,
     /// PSN that the responder expects; where packets can be lost, a PSN that the responder has certainly reached.
     expects: u32,
     /// PSN that the responder expects if no packet was lost.
     next: u32,
-    /// PSN of the last RNR NAK, or of a reported gap. The responder does not respond to requests after that PSN.
+    /// PSN of the last RNR NAK, or of a reported gap. Until that PSN comes, the responder does not respond to later
+    /// requests.
     waits_for: Option<u32>,
     /// Place of the last RNR NAK or sequence NAK.
     refused: usize,
@@ -119,11 +120,11 @@ struct Responder<'k, 't> {
     with_data: BTreeSet<u32>,
     /// Distinct requests that were sent with each PSN, with their frames.
     sent: BTreeMap<u32, Vec<Sent<'t>>>,
-    /// PSN up to which no request is missing, from `expects` on.
+    /// From `expects` up to this PSN, no request is missing.
     whole: u32,
     parsed: Vec<&'k DutResponse>,
     due: Vec<ExpectedResponse<'t>>,
-    /// For each first PSN of a request: indices in `due` of the responses that later packets may still provide.
+    /// Indices in `due` of the responses that later packets may still provide, by the first PSN of their requests.
     open: BTreeMap<u32, Vec<usize>>,
 }
 
@@ -158,8 +159,8 @@ impl<'k, 't> Responder<'k, 't> {
         }
     }
 
-    /// Returns whether the responder must still be able to repeat the READ or atomic with that PSN. The responder must
-    /// keep as many of the last READs and atomics as it accepts at a time.
+    /// Returns whether the responder must still be able to repeat the READ or atomic with that PSN. The responder
+    /// must remember the last READs and atomics, as many as it accepts at a time.
     fn must_keep(&self, offset: u32) -> bool {
         let most = self.qp.dialogue.attributes.max_dest_rd_atomic.unwrap_or(0);
         self.with_data.range(offset..).count() <= most as usize
@@ -171,8 +172,8 @@ impl<'k, 't> Responder<'k, 't> {
         before.any(|done| matches!(done.command, Command::DeregisterMemory(_)))
     }
 
-    /// Returns the PSN, at most `offset`, that the responder has reached. Where packets can be lost, the responder has
-    /// passed each request that was sent three times since the last refusal.
+    /// Returns the PSN, at most `offset`, that the responder has certainly reached. Where packets can be lost, the
+    /// responder has passed each request that was sent three times since the last refusal.
     fn comes_to(&self, offset: u32) -> u32 {
         let mut next = self.expects;
         while next < offset && !self.qp.is_lossless() {
@@ -280,8 +281,8 @@ impl<'k, 't> Responder<'k, 't> {
         }
     }
 
-    /// Assigns later responses to this frame, and no longer to transmissions that were sent a full waiting time
-    /// earlier.
+    /// Ends the wait for responses to much earlier transmissions of this request: all later responses answer this
+    /// frame.
     fn end_waiting(&mut self, offset: u32, frame: &FrameSeen) {
         let longest = self.qp.waited();
         let waited = |sent: &&FrameSeen| frame.at.since(sent.at).0 >= longest;
@@ -305,7 +306,7 @@ impl<'k, 't> Responder<'k, 't> {
             is_next,
             until: usize::MAX,
         };
-        // An answered request needs a new response when it comes again.
+        // A response answers all transmissions before it. Only later transmissions need a new response.
         let first = due.tries.first().map_or(usize::MAX, |first| first.place);
         let since = self.parsed.iter().rev().take_while(|response| response.place >= first);
         if let Some(last) = since.copied().find(|response| due.is_met_by(response)) {
@@ -317,8 +318,8 @@ impl<'k, 't> Responder<'k, 't> {
         self.due.push(due);
     }
 
-    /// Notes a duplicate of a request from before the connection. The responder must still acknowledge SENDs and
-    /// WRITEs.
+    /// Notes a request whose PSN precedes the connection's first PSN. The responder must treat the request as a
+    /// duplicate, and acknowledge it if it is a SEND or WRITE.
     fn sent_before_all(&mut self, parsed: Parsed<'t>, frame: &'t FrameSeen) {
         let is_asked = parsed.bth.ack_request() && !RequestKind::of(parsed.opcode).has_response();
         if self.qp.is_lossless() && is_asked && self.expects > 0 {

@@ -1,5 +1,5 @@
-//! Rules for required retransmissions: of packets missing after a NAK, of requests that an RNR NAK refused, and of
-//! unanswered requests.
+//! Rules for required retransmissions: of packets that a sequence NAK reports as missing, of requests that an RNR
+//! NAK refused, and of unanswered requests.
 //!
 //! Source: architecture 9.7.5.1.1 (NAKs), 9.7.5.2.8 (RNR NAKs), 9.7.6.1.3 (time-outs).
 
@@ -26,8 +26,8 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
     (Rule::TimeoutRetried, timeout_retried),
 ];
 
-/// Returns the READ or atomic with the PSN of a sequence NAK, if all its responses preceded the NAK. The NAK is then
-/// outdated.
+/// If a sequence NAK has the PSN of a READ or atomic, and all responses to that request were sent before the NAK,
+/// returns the request. Such a NAK is outdated.
 fn done_before<'p, 't>(qp: &'p QpTrace<'t>, answer: &PeerResponse<'_>) -> Option<&'p WorkRequest<'t>> {
     let offset = answer
         .offset
@@ -39,11 +39,11 @@ fn done_before<'p, 't>(qp: &'p QpTrace<'t>, answer: &PeerResponse<'_>) -> Option
     is_done.then_some(post)
 }
 
-/// Returns the PSN from which on a response requires a retransmission.
+/// Returns the first PSN that must be retransmitted because of this response.
 fn wants_again(qp: &QpTrace<'_>, answer: &PeerResponse<'_>) -> Option<u32> {
     let offset = answer.offset.filter(|_| answer.is_of_seen)?;
     let before = || qp.answers.iter().filter(|other| other.place() < answer.place());
-    // Answered requests are not retransmitted.
+    // A NAK of an acknowledged PSN requires no retransmission.
     let acknowledged = before().filter_map(PeerResponse::end).max().unwrap_or(0);
     let is_open = |post: &&WorkRequest<'_>| {
         let skips_all = post.end <= offset;
@@ -64,7 +64,7 @@ fn wants_again(qp: &QpTrace<'_>, answer: &PeerResponse<'_>) -> Option<u32> {
     };
     match (skipped, answer.says) {
         (_, ResponseKind::Nothing | ResponseKind::Fatal | ResponseKind::Rnr) => None,
-        // Later responses after the same gap require nothing new.
+        // If an earlier response already skipped this request, this response requires no second retransmission.
         (Some(post), _) if was_skipped(post) => None,
         (Some(post), _) => Some(post.first),
         (None, ResponseKind::Sequence) if offset >= acknowledged && done_before(qp, answer).is_none() => Some(offset),
@@ -94,9 +94,9 @@ fn nak_retried<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
             let is_it = sent.offset == Some(from) || is_read && sent.offset.is_some_and(|offset| post.has(offset));
             is_it && sent.seen.place > answer.place()
         });
-        // The requester reacts only once to responses that skip a request, so that a repeated response proves nothing.
-        // Each of several identical sequence NAKs requires a retransmission. Loss does not explain three such NAKs
-        // without a retransmission.
+        // Each of several identical sequence NAKs requires a retransmission. Three of them without a retransmission
+        // are therefore proof, even where packets can be lost. Three responses that skip the same request are no
+        // proof, because only the first requires a retransmission.
         let asks_anew = answer.says == ResponseKind::Sequence && answer.offset == Some(from) && again.is_none();
         let third = thrice(qp, answer).filter(|_| asks_anew);
         let proven = qp.is_lossless() || third.is_some();
@@ -118,17 +118,17 @@ fn nak_retried<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-/// Returns whether time-outs and NAKs before this NAK may have spent all retries of a packet.
+/// Returns whether the packet was sent so often before the NAK that all its retries may be spent.
 fn has_spent_all(qp: &QpTrace<'_>, offset: u32, nak: &PeerResponse<'_>) -> bool {
     qp.transmissions(offset, nak.place()).len() > qp.retry_cnt() as usize
 }
 
-/// Checks that a READ or atomic with all its responses is not retransmitted for an outdated NAK. If responses can be
-/// lost, the timer may repeat the request.
+/// Checks that an outdated NAK does not make the device retransmit a READ or atomic that has all its responses.
+/// Where responses can be lost, a retransmission proves nothing: the timer may have caused it.
 fn stays_done<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>, answer: &PeerResponse<'t>, post: &WorkRequest<'t>) {
     let is_it = |sent: &&Request<'t>| sent.seen.place > answer.place() && sent.offset.is_some_and(|at| post.has(at));
     let again = qp.requests.iter().find(is_it);
-    // An earlier response that skipped the request may have started a retransmission before the request's responses
+    // A response that skipped this request may have started the retransmission before the request's own responses
     // came.
     let is_under_way = || causes(qp, post, answer.place()).errors > 0;
     if again.is_some() && (!qp.is_lossless() || is_under_way()) {
@@ -144,7 +144,7 @@ fn stays_done<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>, answer: &PeerRe
     });
 }
 
-/// Checks that the packet with the PSN of the first NAK is retransmitted before later packets.
+/// Checks that the retransmission after a NAK starts with the PSN of the NAK, and not with a later PSN.
 fn first_again<'t>(
     qp: &QpTrace<'t>,
     asking: &mut Asking<'_, 't>,
@@ -156,7 +156,8 @@ fn first_again<'t>(
             .is_some_and(|offset| !qp.transmissions(offset, sent.seen.place).is_empty())
     };
     let mut repeated = qp.requests.iter().filter(comes_again);
-    // An earlier retransmission may still have been on its way.
+    // If retransmissions began before the NAK, packets after the NAK may belong to them. Their order then proves
+    // nothing.
     let Some(first) = repeated.next().filter(|first| first.seen.place > answer.place()) else {
         return;
     };
@@ -165,8 +166,8 @@ fn first_again<'t>(
             && (qp.is_lossless() || sent.seen.frame.at.is_before(again.seen.frame.at));
         is_before && sent.offset.is_some_and(|offset| offset > from)
     };
-    // A lost retransmission is repeated only for another cause. With a single cause, `again` is the first
-    // retransmission.
+    // If a retransmission is lost, the requester sends another one only for a new cause (a NAK or time-out). With a
+    // single cause, `again` is therefore the first retransmission.
     let has_one_reason = || {
         let Some(post) = qp.post_of(from).map(|at| &qp.posts[at]) else {
             return false;
@@ -223,7 +224,7 @@ fn nak_resends_all<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     let last = sent_before.filter_map(|sent| sent.offset).max().unwrap_or(from);
     for offset in from..=last {
         let times = qp.transmissions(offset, usize::MAX);
-        // Only the first PSN of a READ is sent.
+        // No packet has this PSN: a READ is one packet, but takes a PSN for each of its responses.
         if times.is_empty() {
             continue;
         }
@@ -237,7 +238,8 @@ fn nak_resends_all<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
             .into_iter()
             .chain(answered.map(|answer| answer.frame.at.earliest))
             .min();
-        // The requester may wait for an acknowledgement that the last packet before this PSN requests.
+        // If the last retransmitted packet has an earlier PSN and requests an ACK, the requester may wait for that
+        // ACK before it sends this PSN.
         let until = answered.map_or(usize::MAX, PeerResponse::place);
         let mut after = qp
             .requests
@@ -293,7 +295,8 @@ fn rnr_retried<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
             continue;
         };
         let naks = rnr_naks(qp, post, answer.place() + 1);
-        // An RNR NAK for an acknowledged request requires nothing.
+        // An RNR NAK requires nothing if an earlier response acknowledged the request, or if any other response
+        // followed.
         let before = qp.answers.iter().take_while(|other| other.place() < answer.place());
         let acknowledged = qp
             .answers
@@ -310,11 +313,12 @@ fn rnr_retried<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
             .requests
             .iter()
             .find(|sent| sent.offset == answer.offset && sent.seen.place > answer.place());
-        // Each RNR NAK requires a retransmission. Loss does not explain three RNR NAKs without a retransmission.
+        // Each RNR NAK requires a retransmission. Three identical RNR NAKs without a retransmission are therefore
+        // proof, even where packets can be lost.
         let third = thrice(qp, answer).filter(|_| again.is_none() && qp.rnr_retry() >= TRIES);
         let since = third.unwrap_or(answer.frame.at.latest);
         let came = again.map(|sent| sent.seen.frame.at.earliest);
-        // In SQD, the device continues with requests that it sent before.
+        // A step to SQD is no excuse: in SQD, the device still retransmits requests that it sent before.
         let owed = qp.owed_before(qp.deaf, (since, patience(qp, interval(answer))), came);
         let proven = qp.is_lossless() || third.is_some();
         asking.owes(owed, proven, [Evidence::from(answer.frame)], || {
@@ -328,8 +332,8 @@ fn rnr_retried<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-/// Checks that an outstanding request ends if the timer is on. Without further responses, the request is retransmitted
-/// until its retries are spent, and then fails.
+/// Checks that an outstanding request ends if the timer is on and no further response comes. The device must
+/// retransmit the request until its retries are spent, and then complete it with an error.
 fn outstanding_ends<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     let open = (0..qp.posts.len()).find(|at| !qp.completions_of(*at).any(Completion::is_success));
     let (Some(_), Some(at)) = (qp.timeout(), open) else {
@@ -355,7 +359,8 @@ fn outstanding_ends<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     let completion: Vec<&Completion<'t>> = qp.completions_of(at).collect();
     let came = completion.first().map(|completion| completion.done.event.at.earliest);
     let owed = qp.owed_before(qp.deaf, (since, within), came);
-    // The host reports over a reliable stream, and the retry timer needs no packet from the tester.
+    // Loss is no excuse here: the host reports completions over a reliable stream, and the retry timer needs no
+    // packet from the tester.
     asking.owes(owed, true, [Evidence::from(last.seen.frame)], || {
         let within = duration_words(within);
         let expected = format!("a retransmission or an error within {within} of the last event of the request");
@@ -363,15 +368,15 @@ fn outstanding_ends<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     });
 }
 
-/// Returns whether a request was flushed on a connection where the peer also sent requests. The device may have refused
-/// such a request, which ends its queue pair, and the NAK may be lost.
+/// Returns whether a request was flushed on a connection on which the peer also sent requests. A lost NAK may
+/// explain the flush: the device may have refused a request of the peer, which ends the queue pair.
 pub(super) fn is_flushed(qp: &QpTrace<'_>, at: usize) -> bool {
     let is_flush = |completion: &Completion<'_>| completion.done.status() == WcStatus::WR_FLUSH_ERR;
     qp.asked().next().is_some() && qp.completions_of(at).any(is_flush)
 }
 
-/// Returns the oldest incomplete request, if it was sent and the peer has not responded to it. ACKs that cover only
-/// earlier requests do not count.
+/// Returns the oldest incomplete request, if it was sent and the peer has sent no response since the request was
+/// posted. ACKs that cover only earlier requests do not count as responses.
 pub(super) fn unanswered<'a, 't>(qp: &'a QpTrace<'t>) -> Option<(usize, &'a WorkRequest<'t>)> {
     let at = (0..qp.posts.len()).find(|at| !qp.completions_of(*at).any(Completion::is_success))?;
     let post = &qp.posts[at];
@@ -384,8 +389,9 @@ pub(super) fn unanswered<'a, 't>(qp: &'a QpTrace<'t>) -> Option<(usize, &'a Work
     (!answered && sent).then_some((at, post))
 }
 
-/// Returns the latest time at which an unanswered request began to wait, and the event at that time in words. The event
-/// is the post, an earlier completion or response, or the request's first packet. A request posted in SQD leaves later.
+/// Returns the latest time at which an unanswered request can have begun to wait, and the event at that time in
+/// words. The event is the post, an earlier completion or response, or the request's first packet. The first packet
+/// counts because a request posted in SQD is sent long after its post.
 pub(super) fn waits_since(qp: &QpTrace<'_>, at: usize) -> (Time, &'static str) {
     let post = &qp.posts[at];
     let posted = post.posted.command.asked.latest;
@@ -414,8 +420,8 @@ fn timeout_retried<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
         .requests
         .iter()
         .filter(|sent| sent.offset.is_some_and(|offset| offset >= post.end));
-    // A retry repeats later requests, too. A single round proves nothing, since its packet for this request may be
-    // lost.
+    // A retry repeats later requests, too. A single retransmission of later requests proves nothing: the
+    // retransmission of this request may have been lost.
     let rounds = later
         .map(|sent| qp.transmissions(sent.offset.unwrap_or(0), sent.seen.place).len())
         .max()
@@ -423,8 +429,8 @@ fn timeout_retried<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     let completion: Vec<&Completion<'t>> = qp.completions_of(at).collect();
     let within = patience(qp, Duration::ZERO);
     let again = sent.get(1).map(|again| again.seen.frame.at.earliest);
-    // A lost packet does not explain that both retry and error are missing, or that all retries are of other
-    // requests.
+    // A lost packet does not explain that both the retry and the error are missing. Nor does it explain that later
+    // requests were retransmitted twice, and this request never.
     let error = completion.first().map(|completion| completion.done.event.at.earliest);
     let (since, words) = waits_since(qp, at);
     let owed = qp.owed(

@@ -28,7 +28,7 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
 /// Value of rnr_retry for no limit.
 const ENDLESS: u32 = 7;
 
-/// Returns the PSN and request of each retransmission, with all transmissions up to it.
+/// Returns the PSN and the request of each retransmission, with all transmissions of that PSN so far.
 fn repeats<'a, 't>(qp: &'a QpTrace<'t>) -> impl Iterator<Item = (u32, &'a WorkRequest<'t>, Vec<&'a Request<'t>>)> {
     qp.requests.iter().filter_map(|request| {
         let offset = request.offset?;
@@ -76,7 +76,7 @@ fn unasked_retry<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
         let Causes { rnr, errors, .. } = found;
         let begun = oldest_open(qp, post).posted.command.asked;
         let until = last.seen.frame.at.since(begun).1;
-        // An answered request has no further timeout.
+        // An answered request has no time-out after its response.
         let at = qp.post_of(of).filter(|_| qp.is_lossless());
         let answered = at.and_then(|at| answered_by(qp, at));
         let answered = answered.map_or(until, |answer| answer.frame.at.since(begun).1);
@@ -140,8 +140,8 @@ fn at_most_retry_cnt<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
         if errors == 0 && qp.timeout().is_none() {
             continue;
         }
-        // RNR NAKs have their own counter. Each response that is progress may reset the retry counter, which allows
-        // `retry_cnt` more transmissions.
+        // RNR NAKs have their own counter. Each response that makes progress may reset the retry counter, which
+        // allows `retry_cnt` more transmissions.
         let allowed = 1 + rnr + retry_cnt * (1 + progress);
         asking
             .due_to(of_excess(qp, &sent))
@@ -169,8 +169,8 @@ fn rnr_count<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
 
 fn ack_timeout<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     let Some(once) = qp.timeout() else { return };
-    // Responses to completed requests do not count. The peer may repeat an ACK of the last completed request at any
-    // time, to grant credits. It is left open whether that ACK restarts the timer.
+    // Responses to completed requests do not count, with one exception. To grant credits, the peer may repeat an
+    // ACK of the last completed request at any time, and that ACK may restart the timer.
     let answered = |offset: u32, since: usize, until: usize| {
         let is_before = |end: u32, place: usize| end < offset || end == offset && place < since;
         let is_stale = |answer: &PeerResponse<'_>| {
@@ -195,7 +195,7 @@ fn ack_timeout<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
         let [.., earlier, later] = sent.as_slice() else {
             continue;
         };
-        // Check only the oldest request, and only without a response: a response restarts the timer, or causes an
+        // Check only the oldest request, and only if no response came: a response restarts the timer, or causes an
         // earlier retransmission.
         let is_oldest = offset == post.first && is_done_before(offset, earlier.seen.place);
         let is_answered = answered(offset, earlier.seen.place, later.seen.place);
@@ -234,12 +234,13 @@ fn ack_timeout<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-/// Checks the restart of the timer on a lossless link, for the only request of a connection.
+/// Checks, on a lossless link, that each response that makes progress restarts the timer.
 fn timer_restarts<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     let (Some(once), Some(path), true) = (qp.timeout(), qp.path(), qp.is_lossless()) else {
         return;
     };
-    // A retransmission of an earlier request would also repeat this request.
+    // Check only the sole request of a connection: a retransmission of an earlier request would also repeat this
+    // request.
     for post in qp.posts.iter().filter(|_| qp.posts.len() == 1) {
         let is_read = post.posted.has_response_data();
         // Check each packet of a message separately, but all requests for parts of a READ together.
@@ -277,9 +278,9 @@ fn timer_restarts<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-/// Returns the frame that last started the timer before `later`: `earlier` itself, or a later response that is
-/// progress. `None` if `later` may have another cause, or if the peer never responded. The rule `ack-timeout` covers
-/// the last case.
+/// Returns the frame that last started the timer before `later`: `earlier` itself, or a later response that makes
+/// progress. `None` if `later` may have another cause. Also `None` if the peer never responded, which the rule
+/// `ack-timeout` covers.
 fn timer_started_by<'t>(
     qp: &QpTrace<'t>,
     (post, part): (&WorkRequest<'_>, u32),

@@ -111,8 +111,8 @@ fn state<'t>(history: &QpHistory<'t>, asking: &mut Asking<'_, 't>) {
                     let about = "state of the queue pair".to_owned();
                     (about, wanted.join(" or "), state_in_words(status.state()))
                 });
-                // The PSNs are not compared in three cases: traffic advances them, a driver may report other
-                // values, and in ERR they have no meaning.
+                // The PSNs are not compared in three cases: after traffic, which advances them; on a host, whose
+                // driver may report other values; and in ERR, where they have no meaning.
                 let is_over = status.state() == pb::QpState::Err;
                 if !history.is_simulated() || is_over || history.has_traffic(psn_since, done.place) {
                     return;
@@ -231,7 +231,8 @@ fn flushed_late<'t>(history: &QpHistory<'t>, asking: &mut Asking<'_, 't>) {
             .copied()
             .find(|happened| status(happened).is_some());
         let due = answered.latest.after(EVENT_WAIT);
-        // The host must have replied to a command about the queue pair after the deadline.
+        // A missing completion counts only if the host replied to a command about the queue pair after the
+        // deadline.
         let mut later = history.commands.iter().filter(|later| later.place > done.place);
         let is_alive = later.any(|later| later.asked.earliest >= due && later.answer.is_some());
         if happened.is_none() && !is_alive {
@@ -259,8 +260,8 @@ fn flushed_late<'t>(history: &QpHistory<'t>, asking: &mut Asking<'_, 't>) {
     });
 }
 
-/// Returns the step or post after the deadline that triggered a late completion. Applies in simulations only: on
-/// hardware, the time at which a host fetched a completion is unknown.
+/// Returns the step or post, after the deadline, to which the device reacted with a late completion. Applies in
+/// simulations only: on hardware, the time at which a host fetched a completion is unknown.
 fn stirred_by<'t>(history: &QpHistory<'t>, (place, due): (usize, Time), happened: &HostEvent) -> Option<&'t VerbsDone> {
     let mut later = history.commands.iter().copied().filter(|later| later.place > place);
     let stirs = |later: &&VerbsDone| {
@@ -287,7 +288,7 @@ fn datagram_completes<'t>(history: &QpHistory<'t>, asking: &mut Asking<'_, 't>) 
             .copied()
             .filter(|later| later.place > done.place);
         let mut steps = later.clone().filter(step);
-        // After this command, the device must send the datagram.
+        // Command from which on the device must send the datagram: the post itself or, in SQD, the step to RTS.
         let begins = match is.state {
             pb::QpState::Rts => Some(done),
             _ => steps.next().filter(
@@ -403,7 +404,7 @@ fn listen<'t>(
             _ => None,
         })
         .collect();
-    // Another queue pair may be connected to the same peer.
+    // Another queue pair may be connected to the same peer, and may have sent the packets.
     if others.contains(&peer) {
         return;
     }

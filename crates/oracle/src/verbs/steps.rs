@@ -6,7 +6,7 @@
 //! * RESET to ERR, which Linux refuses;
 //! * a step to RESET or ERR with an attribute;
 //! * a change of the port in SQD, which a device need not support;
-//! * a value that exceeds the field of a packet, which a caller may be unable to pass;
+//! * a value with more bits than the attribute has, such as timeout 32, which a caller's API may be unable to pass;
 //! * a path MTU above the port's MTU, which Linux rxe refuses and qib reduces to the port's MTU.
 
 use verbatim_record::verbs::{Command, Reply, pb};
@@ -25,8 +25,8 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    /// Returns whether a device with these facts accepts the request on a queue pair of that service, given memory
-    /// and a free queue entry.
+    /// Returns whether a device with these facts must accept the request on a queue pair of this service, if the
+    /// memory is registered and the queue has room.
     pub(super) fn takes(&self, service: pb::Service, post: &pb::PostSend) -> bool {
         use pb::Operation::{CompareSwap, FetchAdd, Read, Send, Write};
         let length = post.local.map_or(0, |local| local.length);
@@ -117,8 +117,8 @@ pub(super) fn given(modify: &pb::ModifyQp) -> Vec<&'static str> {
         .collect()
 }
 
-/// Returns the attributes that a step of an RC queue pair needs, and the attributes that it may have; `None` if there
-/// is no such step.
+/// Returns the attributes that a step of an RC queue pair needs, and the further attributes that it may have;
+/// `None` if there is no such step.
 fn of_connection(from: pb::QpState, to: pb::QpState) -> Option<(&'static [&'static str], &'static [&'static str])> {
     use pb::QpState::{Init, Reset, Rtr, Rts, Sqd};
     Some(match (from, to) {
@@ -159,8 +159,8 @@ fn of_connection(from: pb::QpState, to: pb::QpState) -> Option<(&'static [&'stat
     })
 }
 
-/// Returns the attributes that a step of a datagram queue pair needs, and the attributes that it may have; `None` if
-/// there is no such step.
+/// Returns the attributes that a step of a datagram queue pair needs, and the further attributes that it may have;
+/// `None` if there is no such step.
 fn of_datagrams(from: pb::QpState, to: pb::QpState) -> Option<(&'static [&'static str], &'static [&'static str])> {
     use pb::QpState::{Init, Reset, Rtr, Rts, Sqd, Sqe};
     Some(match (from, to) {
@@ -215,7 +215,7 @@ pub(super) fn verdict(service: pb::Service, from: pb::QpState, modify: &pb::Modi
     if other_port {
         Verdict::Refused("the device has no such port".into())
     } else if of.pkey_index == Some(0xFFFF) {
-        // A table has at most 65,535 entries.
+        // A P_Key table has at most 65,535 entries.
         Verdict::Refused("the P_Key table has no such entry".into())
     } else if beyond(of.max_rd_atomic, facts.max_rd_atomic) || beyond(of.max_dest_rd_atomic, facts.max_dest_rd_atomic) {
         Verdict::Refused("more READs and atomics than the device supports".into())

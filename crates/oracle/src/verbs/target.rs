@@ -16,7 +16,7 @@ impl Replay<'_, '_> {
         let length = match RequestKind::of(of.opcode) {
             RequestKind::Read => return None,
             RequestKind::Atomic => 8,
-            // At least the 8 bytes of an ATOMIC WRITE. The effect of an undefined opcode is unknown.
+            // At least 8 bytes, as an ATOMIC WRITE changes them. The effect of an undefined opcode is unknown.
             RequestKind::Other => of.reth()?.dma_len().max(8) as usize,
             RequestKind::Send(_) | RequestKind::Write(_) => of.length as usize,
         };
@@ -50,8 +50,8 @@ impl Replay<'_, '_> {
         (receive.memory == self.handle).then(|| range_of(receive))
     }
 
-    /// Returns the PSN of the first packet of a packet's message, and the number of bytes before the packet in the
-    /// message.
+    /// Returns the first PSN of the message that the packet belongs to, and the number of the message's bytes
+    /// before the packet.
     fn begins(&self, offset: u32) -> Option<(u32, usize)> {
         let is_send = matches!(
             RequestKind::of(self.requests.get(&offset)?.parsed.opcode),

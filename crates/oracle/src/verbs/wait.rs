@@ -17,7 +17,7 @@ use crate::rules::responder::ResponseKind;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[(Rule::RnrWait, rnr_wait), (Rule::Drained, drained)];
 
-/// Upper bound of the time in which a packet and the NAK cross on a short path.
+/// A packet that arrives within this time after a NAK may have left the device before the NAK came, on a short path.
 const CROSSING: Duration = Duration::from_micros(100);
 
 fn rnr_wait<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
@@ -32,15 +32,15 @@ fn rnr_wait<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
             let before = qp.answers.iter().filter(move |answer| answer.place() < place);
             before.filter(move |answer| answer.says == ResponseKind::Rnr && answer.offset == Some(offset))
         };
-        // With the timer on, the packet may have left before the NAK arrived, a case that `rnr-interval` covers. Only a
-        // retransmission with the RNR NAK as its sole possible cause counts here.
+        // Check only a retransmission whose sole possible cause is the RNR NAK. With the timer on, a time-out may
+        // have caused the retransmission before the NAK arrived. The rule `rnr-interval` covers that case.
         let began = oldest_open(qp, post).posted.command.asked;
         let lasted = qp.trace.begin.at_most(request.seen.frame.at.since(began).1);
         let is_early = qp.habits.of_retry(false).is_some();
         if qp.timeout().is_some_and(|once| lasted >= once || is_early) {
             continue;
         }
-        // Each transmission but the first has one cause, and the latest cause is the last RNR NAK.
+        // Each retransmission must have an RNR NAK of its own, and no other possible cause.
         let is_each_used =
             times > 1 && naks().count() == times - 1 && causes(qp, post, place).all() as usize == times - 1;
         let Some(last) = naks().next_back().filter(|_| is_each_used) else {
@@ -54,7 +54,7 @@ fn rnr_wait<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-/// Returns whether the last of these packets continues, without a gap, a packet that came before `place`. Each element
+/// Returns whether the last packet belongs to a series of successive PSNs that began before `place`. Each element
 /// holds the PSN and the place of a packet.
 fn is_begun_before(sent: &[(Option<u32>, usize)], place: usize) -> bool {
     for pair in sent.windows(2).rev() {
@@ -72,8 +72,8 @@ fn is_begun_before(sent: &[(Option<u32>, usize)], place: usize) -> bool {
     false
 }
 
-/// Checks that the time from sending the RNR NAK to receiving the retransmission, at the tester, is at least the
-/// interval.
+/// Checks that at least the NAK's interval passes between the RNR NAK and the retransmission, as seen by the
+/// tester.
 fn must_wait<'t>(
     qp: &QpTrace<'t>,
     asking: &mut Asking<'_, 't>,
@@ -83,11 +83,11 @@ fn must_wait<'t>(
     let least = interval(nak);
     let (shortest, longest) = again.at.since(nak.frame.at);
     let waited = qp.trace.begin.at_most(longest);
-    // The packet may have crossed the NAK, and may count as the next transmission only because packets were swapped.
+    // The device may have sent the packet before the NAK arrived.
     if !qp.is_lossless() && waited < CROSSING {
         return;
     }
-    // A wait that the path alone may explain proves nothing.
+    // A wait that is long enough only because of the path proves nothing.
     let is_open = |path| waited >= least && shortest.saturating_sub(path) < least;
     if qp.path().is_some_and(is_open) {
         return;
@@ -128,7 +128,7 @@ fn drained<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-/// Checks that requests posted between two places are sent after the second place.
+/// Checks that requests posted during a stay in SQD are not sent before it ends. `begins` and `ends` are places.
 fn waits<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>, (begins, ends): (usize, usize)) {
     for post in qp
         .posts
@@ -158,8 +158,8 @@ mod tests {
     #[test]
     fn separates_running_from_new_transmission() {
         let sent = |all: &[(u32, usize)]| all.iter().map(|(of, place)| (Some(*of), *place)).collect::<Vec<_>>();
-        // The NAK is at place 5. The last packet continues a series from before the NAK, repeats one packet, continues
-        // a series from after the NAK, or stands alone.
+        // The NAK is at place 5. In the first case, the last packet continues a series from before the NAK. In the
+        // others, it repeats a packet, continues a series from after the NAK, or stands alone.
         assert!(is_begun_before(&sent(&[(0, 1), (1, 2), (0, 4), (1, 6), (2, 7)]), 5));
         assert!(!is_begun_before(&sent(&[(0, 1), (1, 2), (1, 6)]), 5));
         assert!(!is_begun_before(&sent(&[(0, 1), (1, 2), (0, 6), (1, 7)]), 5));

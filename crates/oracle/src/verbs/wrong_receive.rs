@@ -36,8 +36,8 @@ enum Wrong {
     Closed,
 }
 
-/// Returns the fault of the receive for the SEND that ends with that PSN, and a description. `None` if the receive is
-/// unknown, or if it has no fault or both faults.
+/// For the SEND that ends with this PSN, returns the fault of its receive, and a description. `None` if the receive
+/// is unknown, or if it has no fault or both faults.
 fn wrong_receive(qp: &QpTrace<'_>, asked: &[Asked<'_>], offset: u32) -> Option<(Wrong, String)> {
     let (takers, until) = takers(qp, asked);
     let nth = takers.range(..offset).count();
@@ -107,8 +107,8 @@ fn is_closed(qp: &QpTrace<'_>, memory: u32) -> bool {
     made.and_then(|of| of.access).is_some_and(|access| !access.local_write)
 }
 
-/// Returns the receive of the valid SEND that the packet with that PSN belongs to; `Some(None)` if no receive was
-/// posted. `None` if the SEND is malformed or too long for the receive, or the receive is not writable.
+/// Returns the receive of the SEND that the packet with this PSN belongs to; `Some(None)` if no receive was posted.
+/// `None` if the SEND is not valid, or if the receive is too short or not writable.
 fn receive_of<'t>(qp: &QpTrace<'t>, asked: &[Asked<'t>], offset: u32, place: usize) -> Option<Option<&'t VerbsDone>> {
     let (takers, until) = takers(qp, asked);
     let packets = send_until(asked, offset).filter(|_| offset < until)?;

@@ -34,7 +34,7 @@ pub struct Frame {
     pub delimiter: Option<Delimiter>,
 }
 
-/// The owner of a device.
+/// The device that a command or an event belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Side {
     /// The device under test.

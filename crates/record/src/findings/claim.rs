@@ -127,8 +127,8 @@ fn measured((least, most): (Duration, Duration), lower: Option<Duration>, upper:
     }
 }
 
-/// Weakens a result that depends on the speed of a device whose clock varies. A recorded time may have been `stretch`
-/// times as long on the device.
+/// Makes a result inconclusive if it depends on the speed of the device's clock, and that speed varies. A recorded time
+/// may have been up to `stretch` times as long on the device.
 fn as_far_as_known(measured: &Measured, stretch: f64, result: Passed) -> Passed {
     if stretch <= 1.0 {
         return result;
@@ -184,7 +184,7 @@ mod tests {
             let measured = measured((ms(span.0), ms(span.1)), lower.map(ms), upper.map(ms));
             as_far_as_known(&measured, 4.0, result)
         };
-        // 9 ms on the slowest clock may be 36 ms on the device. The time may exceed 10 ms, and certainly exceeds 5 ms.
+        // A recorded time of 8 to 9 ms may be 8 to 36 ms on the device: more than 5 ms, and perhaps more than 10 ms.
         assert_eq!(came((8, 9), Some(10), None, Passed::Fail), Passed::Inconclusive);
         assert_eq!(came((1, 2), Some(10), None, Passed::Fail), Passed::Fail);
         assert_eq!(came((8, 9), None, Some(5), Passed::Fail), Passed::Fail);

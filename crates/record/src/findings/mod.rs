@@ -38,9 +38,9 @@ pub struct Findings<'t> {
     pub observations: Vec<Observation>,
     /// The reason why the test does not apply to this device.
     pub not_applicable: Option<String>,
-    /// The oracle's rules that the test must exercise. `Some` means that the oracle judges the whole test.
+    /// The oracle's rules that the test must exercise. If this is `Some`, the oracle judges the whole test.
     pub exercises: Option<Vec<&'static str>>,
-    /// Rules and statements that may stay untested, because the device lacks the feature that they are about.
+    /// Rules and statements that may stay untested, because the device lacks the feature behind them.
     pub goes_without: Vec<&'static str>,
 }
 

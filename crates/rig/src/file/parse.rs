@@ -29,7 +29,7 @@ const MAX_HOPS: usize = 63;
 /// The largest unicast LID.
 const LAST_UNICAST_LID: i64 = 0xBFFF;
 
-/// The version, which must be checked first, because an unknown version may have other keys.
+/// The version alone. It is checked before all other keys, because an unknown version may have other keys.
 #[derive(Deserialize)]
 struct Versioned {
     config_version: Option<Spanned<i64>>,

@@ -24,10 +24,10 @@
 //!
 //! # The link
 //!
-//! A MAD has the form in which the sender's program passes it to its port, and in which the receiver's program gets it.
-//! A directed-route SMP therefore leaves with HopPointer 0, and its response arrives with HopPointer 0. The model
-//! performs the steps of the interfaces at both ends of the cable (architecture 14.2.2). The model drops an SMP that a
-//! cable would not carry to this device, because the SMP has no hop or leaves through another port.
+//! A MAD has the form in which a program passes MADs to its port, or gets them from its port. A directed-route SMP
+//! therefore leaves with HopPointer 0, and its response arrives with HopPointer 0. The model performs the steps of
+//! the interfaces at both ends of the cable (architecture 14.2.2). It drops an SMP that has no hop and an SMP that
+//! leaves through another port, because no cable would carry these SMPs to the device.
 //!
 //! A native packet has already left its sender's port, so the model does not change it. The packet passes through the
 //! link layer of the device's port, which drops invalid packets. The device responds with a packet. The first native

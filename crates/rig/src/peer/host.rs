@@ -13,7 +13,8 @@ use super::{AT_ONCE, Found};
 use crate::clock::Clock;
 use verbatim_verbs::{AgentMessage, Gone, VerbsLink};
 
-/// Time to wait for the host's report of a removed device, after a refusal that may have this cause.
+/// Time to wait for the host's report that its device was removed, after a refusal that the removal may have
+/// caused.
 const WORD_WITHIN: Duration = Duration::from_millis(500);
 /// Default limits of a host's silence.
 const SIGNS: Signs = Signs {
@@ -42,7 +43,7 @@ pub(super) struct Signs {
 pub(super) struct Host {
     pub(super) side: Side,
     link: Box<dyn VerbsLink>,
-    /// The host's next report cannot have arrived before this time.
+    /// Reports that are not taken yet arrived at or after this time.
     pub(super) empty_at: Time,
     /// Number of the last command sent to the host.
     last: u64,
@@ -148,8 +149,8 @@ impl Host {
         }
     }
 
-    /// Waits for the host's report that the device is gone. A host whose device was removed first refuses a
-    /// command, and then reports the removal. The refusal is then no behavior of the device.
+    /// Waits for the host's report that the device is gone. After the removal of its device, a host first refuses
+    /// a command, and then reports the removal. The refusal then tells nothing about the device's behavior.
     fn wait_for_the_word(&mut self, reply: &Reply) -> Result<(), String> {
         let until = Clock::wall_now() + WORD_WITHIN;
         while self.next.is_none() {

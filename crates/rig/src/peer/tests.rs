@@ -78,7 +78,7 @@ fn sorts_arrivals_by_latest_time() {
     let mut of = fixture();
     of.ask(7).unwrap();
     let past = now();
-    // The second stamp is earlier than the first, as after its clock was set back. The order of arrival stays.
+    // The second stamp is earlier than the first, as if the clock had been set back. The order of arrival stays.
     of.link.arrive(1, (past, now()));
     of.link.arrive(2, (past, past));
     of.host.tell(completion(5));

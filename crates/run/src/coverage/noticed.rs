@@ -21,8 +21,8 @@ pub struct Noticed {
     pub alone: u64,
 }
 
-/// Returns the counts of each rule. For each defect, only the runs on the first model and seed with a failed run
-/// count.
+/// Returns the counts of each rule. For each defect, counts only the runs on one device: the first model and seed
+/// on which a test fails.
 pub(super) fn noticed(extent: &Extent, told: Told<'_>) -> BTreeMap<&'static str, Noticed> {
     let next = AtomicUsize::new(0);
     let ended = AtomicUsize::new(0);

@@ -24,8 +24,8 @@ use crate::lease::Lease;
 
 /// Interval between two tries to lock a device.
 const TRIES_EVERY: Duration = Duration::from_millis(100);
-/// Time limit of the tries to lock the rig's own device. A daemon that checks the device with [`super::look`]
-/// holds the lock for one or two seconds.
+/// Time limit of the tries to lock the rig's own device. It is short, because a daemon that checks the device with
+/// [`super::look`] holds the lock only for one or two seconds.
 const LOOK_AT_MOST: Duration = Duration::from_secs(5);
 
 /// The conditions under which a run waits for a device.
@@ -94,7 +94,7 @@ impl Claimed {
         self.journal.pending()
     }
 
-    /// Writes into the lock files whether the device is changed.
+    /// Records in the lock files whether the device is changed.
     fn tell(&self, changed: bool) -> std::io::Result<()> {
         let holder = Holder {
             pid: std::process::id(),
@@ -153,7 +153,8 @@ impl Claimed {
             thread::sleep(TRIES_EVERY);
         };
         let env = format!("{:?}", self.rig.env);
-        // A worker process in a systemd unit sees only its own rig's journal, so rely on the lock file.
+        // According to the lock file, a run on another rig left the device changed. Do not look for the journal of
+        // that rig: a worker in a systemd unit sees only the journal of its own rig.
         if before.changed && true_name(&before.journals) == self.journals && before.rig != self.rig.name {
             return Err(left_by(&before.rig, guid, &self.journals));
         }
@@ -187,8 +188,9 @@ impl Journal for Claimed {
 
     fn settle(&mut self, area: &Area) -> Result<(), JournalError> {
         let is_last = self.journal.pending().iter().all(|pending| pending.area == *area);
-        // Clear the mark before the journal. If the process dies between the two, an unneeded journal remains. In the
-        // other order, a mark without a journal would remain.
+        // Clear the mark in the lock files before the journal. If the process dies between the two steps, an
+        // unneeded journal remains, which does no harm. In the other order, a mark without a journal would remain
+        // and block the rig.
         if is_last && !self.journal.pending().is_empty() {
             self.told(false)?;
         }
@@ -273,9 +275,8 @@ fn left_elsewhere(
     }
 }
 
-/// Marks a rig's journal as missing if the lock file and the journal contradict each other. The lock file then
-/// says that a run with this journal directory left the device changed, but no journal lists the change. Later
-/// attempts to open a marked journal fail.
+/// Marks a rig's journal as missing, if the lock file says that a run with this journal directory left the device
+/// changed, but no journal lists the change. Later attempts to open a marked journal fail.
 ///
 /// # Errors
 /// When the mark cannot be written.
@@ -283,11 +284,12 @@ pub(crate) fn miss(rig: &RigConfig, journals: &Path) -> Result<(), RunError> {
     let Some(device) = rig.device_identity() else {
         return Ok(());
     };
-    // Hold journal and lock from here on. If another process has either, that process keeps them consistent.
+    // Hold the journal and the lock from here on. If another process holds one of them, that process keeps both
+    // consistent.
     let journal = match FileJournal::open(journals, journal_owner(rig)) {
         Ok(journal) => Some(journal),
-        // Opening a damaged journal reports the damage. Clear the lock's mark, so that removing the journal by hand is
-        // enough.
+        // The next attempt to open a damaged journal reports the damage. Clear the mark in the lock file, so that
+        // a person needs to remove only the journal.
         Err(JournalError::Damaged { .. }) => None,
         Err(_) => return Ok(()),
     };
@@ -303,7 +305,7 @@ pub(crate) fn miss(rig: &RigConfig, journals: &Path) -> Result<(), RunError> {
         Some(_) => FileJournal::must_be_there(journals, &journal_owner(rig)),
     };
     let missed = is_there.and_then(|_| {
-        // The mark is now in the journal directory, where a person removes it.
+        // The journal directory now shows the problem, so the lock file no longer needs to.
         lock.tell(&Holder {
             changed: false,
             ..before

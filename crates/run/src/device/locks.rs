@@ -1,8 +1,8 @@
-//! Lock files of devices, in one directory per user that only this user and root can write.
+//! Lock files of devices. Each user has a directory of lock files, which only this user and root can write.
 //!
-//! A user's own processes exclude each other by the lock. Processes of other users cannot open the file, but
-//! /proc/locks shows which process holds the lock of a file. The caller decides whose locks count, because a user
-//! without access to a device must not lock out others.
+//! Processes of one user exclude each other by file locks. A process cannot open the lock files of another user,
+//! but /proc/locks shows which process holds the lock of a file. The caller decides which users' locks count,
+//! because a user without access to a device must not lock out others.
 
 use std::fs::{self, DirBuilder, File, Metadata, Permissions, TryLockError};
 use std::io::{self, Read, Seek, Write};
@@ -19,7 +19,7 @@ const BASES: [&str; 3] = ["/run/lock", "/dev/shm", "/tmp"];
 /// Limit of directory names to try; another user may already own some of them.
 const NAMES: u16 = 1000;
 
-/// The lock with the previous content of its file, or the description of the process that has it.
+/// The lock with the previous content of its file, or a description of the process that holds the lock.
 pub(super) type Taken = Result<(Lock, Holder), String>;
 
 /// Content of a lock file: the process that took the lock last.
@@ -69,7 +69,8 @@ impl Lock {
     }
 }
 
-/// Returns the directory that has all users' lock directories. All users of this host get the same directory.
+/// Returns the directory that contains the lock directories of all users. It is the same for all users of this
+/// host.
 ///
 /// # Errors
 /// When no directory qualifies.
@@ -110,7 +111,7 @@ pub(super) fn take(base: &Path, name: &str, counts: impl Fn(u32) -> bool) -> io:
         }
         Err(TryLockError::Error(error)) => return Err(error),
     }
-    // Two processes that take the lock at the same time see each other here; then both fail.
+    // If processes of two users take the lock at the same time, each sees the other's lock here, and both fail.
     if let Some(other) = held_elsewhere(base, &own, name, counts)? {
         return Ok(Err(other));
     }

@@ -63,8 +63,9 @@ impl Model {
         self.config.profile == ProfileName::Any
     }
 
-    /// Returns the model for a test and a seed. Odd seeds use IPv6 and the other choices of the link layer. Seed 0
-    /// leaves the adapter unvaried. With every third seed the device has an M_Key.
+    /// Returns the model for a test and a seed. For tests of management, every third seed gives the device an
+    /// M_Key. For tests of the link, odd seeds select the other choices of the link layer. For tests of the
+    /// adapter, odd seeds select IPv6, and seed 0 selects the unvaried adapter.
     pub(super) fn for_test(&self, test: &Test, seed: u64) -> VirtualConfig {
         let other = seed % 2 == 1;
         let mut model = self.config.clone();

@@ -13,7 +13,7 @@ const MOST_KIB: u64 = 190 << 10;
 /// Environment variable of the child process that measures.
 const ALONE: &str = "VERBATIM_TEST_MEMORY_ALONE";
 
-/// Runs in a child process with the same program, because the memory of other tests would count.
+/// Measures in a child process, because the memory of other tests in this process would count too.
 #[test]
 fn longest_record_has_no_second_copy() {
     if std::env::var_os(ALONE).is_some() {

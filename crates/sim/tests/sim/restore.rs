@@ -177,7 +177,8 @@ fn unrestorable_entries_are_named() {
         t.set_once(WRITE, &parts, (MKey(0), 1 << 16), value)?;
         Ok(())
     });
-    // The device starts with weights above 127, but stores only 7 bits of a written weight.
+    // The device starts with weights above 127, but stores only 7 bits of a written weight. The restore therefore
+    // cannot write these weights back.
     let mut named = 0;
     for seed in 0..10 {
         let profile = Profile {

@@ -169,6 +169,6 @@ fn set_carries_current_violation_counters() {
             )
         })
         .collect();
-    // The second Set is the restore, after the request with the wrong key.
+    // The second Set is the restore. The request with the wrong key before it has increased M_KeyViolations.
     assert_eq!(carried, [(3, 0, 9), (4, 0, 9)]);
 }

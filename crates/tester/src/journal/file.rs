@@ -154,8 +154,8 @@ impl FileJournal {
         rigs.iter().filter_map(|rig| Unrestored::of(directory, rig)).collect()
     }
 
-    /// Finds in `all`, a result of [`FileJournal::all`], the journal that [`FileJournal::look`] would find. For many
-    /// rigs, the directory is then read only once.
+    /// Like [`FileJournal::look`], but searches `all`, a result of [`FileJournal::all`]. For many rigs, the
+    /// directory is then read only once.
     #[must_use]
     pub fn among(all: &[Unrestored], owner: impl Into<Owner>) -> Option<Unrestored> {
         let owner = owner.into();
@@ -175,8 +175,8 @@ impl FileJournal {
             .is_ok_and(|lock| lock.try_lock().is_err())
     }
 
-    /// Creates the lock file of a rig's journal if it is absent. [`FileJournal::miss`] then notices its later
-    /// removal.
+    /// Creates the lock file of a rig's journal if it is absent. If the lock file is removed later,
+    /// [`FileJournal::miss`] notices.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -190,9 +190,9 @@ impl FileJournal {
         }
     }
 
-    /// Checks for a removed journal, after a process died while it used the rig. If the journal and the lock file of
-    /// [`FileJournal::prepare`] are both absent, someone removed them. A new lock file then records that a journal must
-    /// exist. Returns whether both files were absent.
+    /// Checks for a removed journal, after a process died while it used the rig. [`FileJournal::prepare`] made a
+    /// lock file, so if neither this file nor a journal exists, someone removed them. Then writes a new lock file,
+    /// which records that a journal must exist. Returns whether both files were absent.
     ///
     /// # Errors
     /// When the lock file cannot be written.
@@ -206,8 +206,8 @@ impl FileJournal {
         Ok(true)
     }
 
-    /// Checks for a removed journal, after another source reported that a device is still changed. If the journal is
-    /// absent, the lock file then records that a journal must exist. Returns whether the journal is absent.
+    /// Checks for a removed journal, when another source says that the device is still changed. If the journal is
+    /// absent, records in the lock file that a journal must exist. Returns whether the journal is absent.
     ///
     /// # Errors
     /// When the lock file cannot be written.
@@ -241,9 +241,9 @@ impl FileJournal {
         let io = io(&self.path);
         let directory = self.path.parent().unwrap_or(Path::new("."));
         if self.content.areas.is_empty() {
-            // The lock file is cleared before the journal is removed, and filled after the journal is written. After a
-            // crash between the two steps, a journal may exist that the lock file does not record. The opposite cannot
-            // happen.
+            // The lock file is cleared before the journal is removed, and filled after the journal is written. A
+            // crash between the two steps may leave a journal that the lock file does not record. It never leaves
+            // the record of a journal that does not exist.
             witness(&self.lock, None).map_err(&io)?;
             match std::fs::remove_file(&self.path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io(error)),

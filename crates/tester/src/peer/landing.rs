@@ -1,4 +1,4 @@
-//! WRITEs and atomics that the DUT acknowledges before its host can see their effect in memory.
+//! WRITEs and atomics. The DUT may acknowledge them before its host can see their effect in memory.
 
 use std::collections::BTreeMap;
 

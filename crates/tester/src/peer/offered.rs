@@ -26,8 +26,8 @@ impl Offered {
         };
     }
 
-    /// Returns a sentence about the capability that a command to the host of `side` needs and a device lacks. For a
-    /// send request, also considers the other side's device as responder.
+    /// Names, in a sentence, the capability that a command to the host of `side` needs and its device lacks. For a
+    /// send request, also considers the other side's device as responder. None if nothing is lacking.
     fn lacks(&self, side: Side, command: &Command) -> Option<String> {
         let own = self.0.get(&side).and_then(|(device, has)| {
             let lacks = missing(has, command)?;
@@ -44,9 +44,9 @@ impl Offered {
         own.or_else(other)
     }
 
-    /// Returns the options with the nearest values that the side's device supports. Replaces the ACK timeout, the RNR
-    /// timer, and the RNR retry count if it has its default. If the device cannot disable the ACK timeout, uses the
-    /// longest timeout instead.
+    /// Returns the options with the nearest values that the side's device supports. Replaces the ACK timeout and
+    /// the RNR timer. Replaces the RNR retry count only if it has its default value. If the device cannot disable
+    /// the ACK timeout, uses the longest timeout instead.
     pub(super) fn nearest(&self, side: Side, asked: &ChannelOptions) -> ChannelOptions {
         let Some((_, has)) = self.0.get(&side) else {
             return *asked;
@@ -59,7 +59,7 @@ impl Offered {
         ChannelOptions {
             timeout: timeout.map_or(asked.timeout, AckTimeout),
             min_rnr_timer: among(&has.min_rnr_timers, asked.min_rnr_timer.0, 0).map_or(asked.min_rnr_timer, RnrTimer),
-            // A test that requests an unusual value tests that value, so the value is not replaced.
+            // A test that requests another value than the default tests that value, so keep it.
             rnr_retry: match asked.rnr_retry {
                 USUAL_RNR_RETRY => among(&has.rnr_retries, USUAL_RNR_RETRY, 0).unwrap_or(USUAL_RNR_RETRY),
                 other => other,
@@ -99,7 +99,8 @@ impl Offered {
         })
     }
 
-    /// Returns a sentence about the capability that the DUT lacks to execute the request in a frame.
+    /// Names, in a sentence, the capability that the DUT needs for the request in a frame and lacks. None if it
+    /// lacks none.
     fn lacks_for_frame(&self, bytes: &[u8]) -> Option<String> {
         let (_, has) = self.0.get(&Side::Dut)?;
         if has.answers.is_empty() {

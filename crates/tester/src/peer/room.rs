@@ -59,9 +59,9 @@ impl Room {
     }
 
     /// Returns the queue pair to destroy if the device has no room for another. The device has no room if it
-    /// reached its reported limit or refused with ENOMEM. Any other refusal also means no room, if the device
-    /// already has a queue pair of the same service. Returns `None` while the test has fewer queue pairs than it
-    /// declared to need.
+    /// reached its reported limit, or refused with ENOMEM. If the device already has a queue pair of the same
+    /// service, any other refusal also means that it has no room. Returns `None` while the test has fewer queue
+    /// pairs than it declared to need.
     fn must_go(&self, side: Side, create: &pb::CreateQp, refused: Option<&pb::Refused>) -> Option<Made> {
         let of = self.0.get(&side)?;
         let is_full = of.most != 0 && of.there.len() >= of.most as usize;
@@ -77,8 +77,8 @@ impl Room {
             .is_some_and(|of| of.gone.iter().any(|made| made.handle == handle))
     }
 
-    /// Whether a frame is for a queue pair of the DUT that was destroyed to make room. The number must not belong to an
-    /// existing queue pair.
+    /// Whether a frame is for a queue pair of the DUT that was destroyed to make room. Returns false if an
+    /// existing queue pair now has the same number.
     fn is_for_gone(&self, bytes: &[u8]) -> bool {
         let Some(of) = self.0.get(&Side::Dut).filter(|of| !of.gone.is_empty()) else {
             return false;

@@ -100,8 +100,7 @@ fn revoke(directory: &Path, issuer: &CertifiedIssuer<'static, KeyPair>, serials:
     .unwrap();
 }
 
-/// Writes the files of a lab. Besides "bob", its clients are "alice" (serial 7) and "old", whose certificate has
-/// expired.
+/// Writes the files of a lab with the clients "alice" (serial 7), "bob", and "old", whose certificate has expired.
 fn lab() -> (TempDir, CertifiedIssuer<'static, KeyPair>) {
     let directory = tempfile::tempdir().unwrap();
     let issuer = ca(directory.path(), "ca", |params| {
@@ -188,8 +187,8 @@ async fn failed_reload_keeps_the_gate() {
     );
     let (other, _) = lab();
     fs::copy(other.path().join("crl.pem"), directory.path().join("crl.pem")).unwrap();
-    // Both labs name their CAs alike, so the CRL of the other lab is accepted. Its signature is by another key, so
-    // the server then refuses every client.
+    // Both labs give their CAs the same name, so the gate accepts the CRL of the other lab. But this CRL is signed
+    // with another key, so the server then refuses every client.
     server.gate.reload(&server.files).unwrap();
     let error = server
         .connect(directory.path(), "bob", "localhost")

@@ -1,4 +1,5 @@
-//! The plan while the store is away: no lease gets a rig, and a lease whose grant could not be stored waits again.
+//! The plan while the store is away, which means that it cannot be reached: no lease gets a rig, and a lease whose
+//! grant could not be stored waits again.
 
 use std::time::Duration;
 
@@ -37,7 +38,8 @@ impl Plan {
         }
     }
 
-    /// Ends a lease whose grant could not be stored for another reason. The runs of the lease have not begun.
+    /// Ends a lease whose grant could not be stored although the store is not away. The runs of the lease have not
+    /// begun.
     pub fn cannot_be_granted(&mut self, now: Duration, id: &LeaseId, why: &str) -> Vec<Action> {
         let held = self.leases.get(id).and_then(|lease| lease.held.as_ref());
         let rig = held.map(|held| held.rig.clone());

@@ -10,8 +10,8 @@ use crate::access::Identity;
 use crate::sched::queue::{self, By, Decision, Shares, Use};
 use crate::store::LeaseId;
 
-/// The most unfinished leases and waiting runs of one identity; `MOST` is the limit for all identities together.
-/// The limits bound the time of a decision.
+/// The maximum number of unfinished leases and waiting runs of one identity; `MOST` is the maximum of all
+/// identities together. The limits bound the time that a decision takes.
 const MOST_OF_ONE: usize = 500;
 const MOST: usize = 20_000;
 

@@ -184,7 +184,7 @@ pub enum NeverBegan {
     GaveUp(Cause, String),
 }
 
-/// A rig that the plan takes over, from the rig file or left over from an earlier rig file.
+/// A rig to add to the plan: a rig of the rig file, or a rig left over from an earlier rig file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Found<'r> {
     /// The rig's name.

@@ -12,7 +12,7 @@ const SHARE: Duration = Duration::from_millis(500);
 /// The pause before the second check of an unreachable device. Each further pause is twice as long, up to the
 /// interval of checks.
 const AWAY_AT_FIRST: Duration = Duration::from_secs(1);
-/// The most concurrent periodic checks.
+/// How many periodic checks may run at the same time.
 const AT_ONCE: usize = 2;
 
 /// The reachability of a device.
@@ -151,7 +151,7 @@ impl Plan {
 impl Reach {
     fn there(&mut self, now: Duration, every: Duration) {
         (self.away, self.failures) = (None, 0);
-        // An unused rig is checked again after `every`, so before this time.
+        // The next periodic check of an unused rig is after `every`, before this time.
         self.fresh_until = Some(now + every * 2);
         self.next = now + every;
     }

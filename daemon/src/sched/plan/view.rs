@@ -50,7 +50,7 @@ impl Plan {
         }
     }
 
-    /// Returns the shares of all owners that hold or recently held rigs.
+    /// Returns the [`Shares`] of all owners that hold or recently held rigs.
     fn shares(&self) -> Shares {
         let mut shares: Shares = self.had.iter().map(|(who, had)| (who.clone(), (0, *had))).collect();
         let holders = self.slots.values().filter_map(|slot| slot.holder.as_ref());
@@ -133,7 +133,8 @@ impl Plan {
         rigs.into_iter().flatten().filter_map(why).take(FEW).collect()
     }
 
-    /// Returns whether an acceptable rig is being checked and was not known to be unreachable.
+    /// Returns whether a rig that the lease accepts is being checked. Ignores drained rigs, and rigs that the last
+    /// check found unreachable.
     #[must_use]
     pub fn is_looked_at_for(&self, lease: &LeaseId) -> bool {
         let rigs = self.leases.get(lease).map(|lease| lease.rigs.iter());
@@ -167,8 +168,8 @@ impl Plan {
         Use { rig, by }
     }
 
-    /// Returns the shares of the owners of these leases. Fewer than two leases need no order, so the map is then
-    /// empty.
+    /// Returns the [`Shares`] of the owners of these leases. Fewer than two leases need no order, so the map is
+    /// then empty.
     pub(super) fn shares_of(&self, waiting: &[Waiting<'_>]) -> Shares {
         let mut shares = Shares::new();
         if waiting.len() < 2 {

@@ -93,7 +93,7 @@ impl Plan {
         let Some(held) = lease.held.take() else {
             return Vec::new();
         };
-        // `had` does not count the time of this grant. So the owner's share does not rise, and the lease waits at
+        // The time of this grant is not added to `had`. So the owner's share does not rise, and the lease waits at
         // its old place.
         if let Some(slot) = self.slots.get_mut(&held.rig) {
             slot.holder = None;

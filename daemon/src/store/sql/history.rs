@@ -16,7 +16,7 @@ use crate::sched::to_watch;
 use crate::store::retention::Files;
 use crate::store::{Detail, Filter, HistoryStore, RunEntry, StoreError, StoredLease, StoredRun, head_of};
 
-/// The most rows that one query reads.
+/// The maximum number of rows that one query reads.
 const PAGE: usize = 1000;
 
 impl HistoryStore for SqlStore {
@@ -147,8 +147,8 @@ impl HistoryStore for SqlStore {
         let run = id.clone();
         let deleted = self.write(move |db| {
             let id = values![run.as_str()];
-            // The daemon that has the files removes them later. This transaction also checks the pin, so that no
-            // client can pin the run between check and deletion.
+            // The daemon whose host has the files removes them later. This transaction also checks the pin, so that
+            // no client can pin the run between check and deletion.
             let sql = "INSERT INTO doomed (run, host) SELECT id, host FROM run \
                        WHERE id = $1 AND state = 3 AND pinned = 0 ON CONFLICT DO NOTHING";
             db.execute(sql, id)?;
@@ -203,7 +203,8 @@ impl HistoryStore for SqlStore {
     }
 
     fn record(&self, run: &StoredRun) -> PathBuf {
-        // The systemd unit of a worker can access only the directory of its own rig.
+        // Each rig has a directory of its own, because the systemd unit of its worker can access only this
+        // directory.
         self.runs.join(&run.spec.rig).join(run.id.as_str()).join("record")
     }
 

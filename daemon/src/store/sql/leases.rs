@@ -144,7 +144,8 @@ pub(super) fn put(db: &mut dyn Connection, lease: &StoredLease) -> Result<u64, S
         }
         let held = db.first("SELECT token FROM lease WHERE id = $1 AND state = 2", &own[..1])?;
         lease.token = match held.and_then(|mut row| row.number()) {
-            // A renewal keeps its token. A different token means that the lease has waited again since that grant.
+            // A renewal keeps its token. With another token, this is a new grant: the lease has waited again since
+            // the stored grant.
             Some(token) if token == lease.token => token,
             _ => {
                 let sql = "UPDATE counter SET value = CASE WHEN value < $1 THEN $1 ELSE value + 1 END \

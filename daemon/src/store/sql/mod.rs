@@ -31,7 +31,7 @@ use spool::{Op, Spool};
 pub use sqlite::Clock;
 use writer::Writer;
 
-/// The most idle connections kept for readers.
+/// How many idle connections are kept for readers.
 const READERS: usize = 4;
 
 /// The store of runs and leases in a database.
@@ -72,7 +72,7 @@ impl SqlStore {
     }
 
     /// Writes `op`, which records a fact that can no longer be undone. While the database is away, writes `op` to
-    /// the spool.
+    /// the spool instead.
     fn note(&self, op: Op) -> Result<(), StoreError> {
         let op = Arc::new(op);
         let written = self.written(op.outlives(), {

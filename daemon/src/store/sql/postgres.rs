@@ -34,13 +34,13 @@ const ANEW: &str = "create another, empty database, name it in the configuration
 const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
 /// The time limit of connecting.
 const CONNECTS_WITHIN: Duration = Duration::from_secs(3);
-/// The longest time that an accurate reading of the database's clock may take, in nanoseconds.
+/// A reading of the database's clock is inaccurate if it takes longer than this time, in nanoseconds.
 const TOLD_WITHIN_NS: u64 = 20_000_000;
 /// The pause after a failed attempt to connect. Calls during the pause fail with the error of that attempt.
 const TRIED_AGAIN_AFTER: Duration = Duration::from_millis(500);
 /// A host counts as away after this time without a heartbeat, in nanoseconds: 5 missed heartbeats.
 pub(super) const SILENT_NS: u64 = 10_000_000_000;
-/// The most hosts that can share a database. Each host has its own 256 serial numbers for the ids of one
+/// The maximum number of hosts that share a database. Each host has its own 256 serial numbers for the ids of one
 /// millisecond.
 const HOSTS: u64 = 256;
 
@@ -456,9 +456,9 @@ pub(super) fn read_clock(database: &dyn Database, db: &mut dyn Connection) -> Re
     let sql = "SELECT (EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::bigint";
     let now_us = db.first(sql, &[])?.and_then(|mut row| row.number()).unwrap_or(0);
     let took = boot_ns() - before;
-    // The database read its clock between `before` and now. A slow reading is inaccurate, so keep an earlier
-    // reading. Without an earlier reading, accept any: `now_ns` then returns the time since this host's boot,
-    // which is far too small.
+    // The database read its clock between `before` and now. If that took long, the reading is inaccurate, so keep
+    // the earlier reading. Without an earlier reading, `now_ns` is the time since this host's boot, far below the
+    // database's time: then accept any reading.
     if took < TOLD_WITHIN_NS || database.now_ns() < now_us * 500 {
         database.set_clock(now_us * 1000, before + took / 2);
     }

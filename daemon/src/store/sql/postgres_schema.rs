@@ -74,8 +74,8 @@ const TABLES: &str = r#"
     INSERT INTO counter VALUES ('token', 0);
 "#;
 
-/// The statement that locks the creation of the tables until the end of the transaction, so that only one daemon
-/// does it.
+/// The statement that takes a lock until the end of the transaction, so that only one daemon at a time creates the
+/// tables.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(8449122837)";
 
 /// Makes all tables in an empty database, in one transaction. Returns the version of the tables.

@@ -19,7 +19,7 @@ use super::sqlite::of_sqlite;
 use super::{Connection, history, leases};
 use crate::store::{StoreError, StoredLease, StoredRun};
 
-/// The most entries written in one transaction.
+/// The maximum number of entries written in one transaction.
 const BATCH: usize = 256;
 
 /// An entry of the spool.

@@ -1,10 +1,12 @@
 //! Checks SQLite's write-ahead log before SQLite opens it.
 //!
-//! SQLite uses the frames of the log up to the first invalid frame, and silently ignores the rest. A single
-//! changed bit would therefore silently lose all later transactions. Two signs reveal such a loss. The first is a
-//! valid commit frame after an invalid frame. A process that is killed during a write also leaves frames after the
-//! last transaction, but no commit frame among them. The second sign is the number of frames in the index of the
-//! log (`-shm`), which a killed daemon leaves.
+//! SQLite uses the frames of the log up to the first invalid frame, and silently ignores the rest. A single changed
+//! bit would therefore silently lose all later transactions. Two signs reveal such a loss:
+//!
+//! * A valid commit frame after an invalid frame. A process that is killed during a write also leaves frames after the
+//!   last transaction, but no commit frame among them.
+//! * An index of the log (`-shm`) that counts more frames than the log has before its first invalid frame. A killed
+//!   daemon leaves this index behind. Frames that were already copied into the database are no loss.
 
 use std::fs;
 use std::io;
@@ -57,7 +59,8 @@ fn looked(log: &[u8], index: &[u8]) -> Looked {
         .collect();
     let whole = header.map_or(0, |header| whole(header, &frames, big));
     let salt = header.map(|header| &header[16..24]);
-    // A frame is valid if it belongs to this log and its checksum continues the checksum of the frame before.
+    // Tells whether a frame is a valid commit frame: it belongs to this log, it ends a transaction, and its
+    // checksum continues the checksum of the frame before it.
     let ends_a_transaction = |at: usize| {
         let (before, frame) = (frames[at - 1], frames[at]);
         let seed = (u32_at(before, 16, true), u32_at(before, 20, true));

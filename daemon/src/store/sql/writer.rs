@@ -9,7 +9,7 @@ use super::connection::{Connection, Outlives};
 use super::spool::Spool;
 use crate::store::StoreError;
 
-/// The most writes in one transaction.
+/// The maximum number of writes in one transaction.
 const BATCH: usize = 256;
 
 /// A write. If a transaction of several writes fails, each write is repeated in its own transaction.
@@ -68,8 +68,8 @@ impl Writer {
                 let db = connection.as_mut();
                 match spool.as_ref().map_or(Ok(()), |spool| spool.give_in(db)) {
                     Ok(()) => all(db, works),
-                    // Write older entries first. Until the spooled end of a lease is written, the lease still
-                    // holds its rig in the database.
+                    // No write may go before the entries of the spool. Until the spooled end of a lease is written,
+                    // the lease still holds its rig in the database.
                     Err(error) => refuse(works, &error),
                 }
             }
@@ -121,7 +121,7 @@ fn gone() -> StoreError {
 fn all(db: &mut dyn Connection, mut works: Vec<Box<dyn Work>>) {
     match together(db, &mut works) {
         Ok(()) => works.into_iter().for_each(|work| work.answer(Ok(()))),
-        // Two daemons deadlocked, and the database aborted this transaction. Try again.
+        // Two daemons deadlocked, and the database aborted the transaction of this one. Try again.
         Err(StoreError::Io { source, .. }) if source.kind() == std::io::ErrorKind::Deadlock => all(db, works),
         Err(error) if works.len() == 1 => {
             if let Some(work) = works.pop() {
@@ -132,8 +132,8 @@ fn all(db: &mut dyn Connection, mut works: Vec<Box<dyn Work>>) {
     }
 }
 
-/// Fails all writes with [`StoreError::Away`] after any error of the spool, so that callers add facts that can no
-/// longer be undone to the spool.
+/// Fails all writes with [`StoreError::Away`], whichever error the spool had. Callers then put the facts that can
+/// no longer be undone into the spool.
 fn refuse(works: Vec<Box<dyn Work>>, error: &StoreError) {
     tracing::debug!(%error, "the entries of the spool stay there");
     for work in works {

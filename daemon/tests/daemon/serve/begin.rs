@@ -42,7 +42,8 @@ async fn refuses_damaged_or_foreign_database() {
             assert!(said.contains(words), "{words} in {said}");
         }
     };
-    // Closing the last connection makes SQLite move all data from the log into the database file.
+    // When `opened` is dropped, SQLite moves all data from the write-ahead log into the database file, which this test
+    // reads.
     let version = |version: u32| {
         let opened = rusqlite::Connection::open(&database).unwrap();
         let found = opened.pragma_query_value(None, "user_version", |row| row.get::<_, u32>(0));

@@ -190,7 +190,8 @@ proptest! {
         let boot = BootTimes { of, granted_ns: boot_ns() - S, until_ns: boot_ns() + HOUR };
         let left = left_after(away, Some(boot.clone()));
         prop_assert!(left.is_some_and(|left| left <= 3600), "{left:?}");
-        // After another boot, only the wall clock is left. The lease still lasts at most `LONGEST_LEASE`.
+        // If the host was rebooted, only the wall clock tells the age of the lease. The lease still lasts at most
+        // `LONGEST_LEASE`.
         let left = left_after(away, Some(BootTimes { of: "another".into(), ..boot }));
         match away {
             3600.. => prop_assert_eq!(left.unwrap_or(0), 0),

@@ -205,7 +205,7 @@ fn left() -> &'static Left {
     LEFT.get_or_init(|| {
         let directory = tempfile::tempdir().unwrap();
         let state = StateDirectory::at(directory.path());
-        // Part of the data is in the database file, and the rest in the log.
+        // Part of the data is in the database file, and the rest in the write-ahead log.
         fill(&SqlStore::sqlite(&state).unwrap(), 1..30);
         let store = SqlStore::sqlite(&state).unwrap();
         fill(&store, 30..40);
@@ -214,7 +214,8 @@ fn left() -> &'static Left {
     })
 }
 
-/// Returns whether the store has kept a copy of the damaged database. The store then also logs the loss.
+/// Returns whether the store has set aside a copy of the damaged database. This counts as a report of the damage,
+/// because the store then also logs the loss.
 fn is_kept_aside(directory: &Path) -> bool {
     let names = fs::read_dir(directory).unwrap().flatten();
     names
@@ -266,7 +267,7 @@ proptest! {
 
 #[test]
 fn reports_an_emptied_file() {
-    // Leave out the index, whose loss is harmless: SQLite rebuilds it.
+    // Leave out verbatim.db-shm, an index: SQLite rebuilds it without loss.
     for (which, name) in FILES.iter().enumerate().take(2) {
         assert_eq!(survives(which, Damage::Cut { at: 0 }), None, "{name}");
     }
@@ -286,7 +287,7 @@ async fn running_daemon_reports_damage_and_ends() {
         assert!(daemon.end(rustix::process::Signal::TERM).await.success());
     }
     let database = bench.path("state/verbatim.db");
-    // The checkpoint moves all data from the log into the database file.
+    // The checkpoint moves all data from the write-ahead log into the database file.
     let opened = rusqlite::Connection::open(&database).unwrap();
     opened
         .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))

@@ -168,7 +168,7 @@ async fn device_is_restored_after_daemon_kill() {
 async fn daemon_waits_for_holder_of_rig() {
     let mut bench = Bench::new();
     bench.start_model();
-    // Hold the lock like the worker of a dead daemon.
+    // Hold the rig's lock, as a worker does that has outlived its daemon.
     let held = FileJournal::open(&bench.path("state/journals"), "model").unwrap();
     let mut daemon = bench.serve();
     daemon.says("another process holds the rig");

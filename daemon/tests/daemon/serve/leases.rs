@@ -163,7 +163,7 @@ async fn renewal_reaches_the_worker() {
     let clock = reserve(&mut clients, "virtual", 7).await;
     let renewed = renew(&mut clients, &held.name, 3600).await;
     assert!(renewed.expire_time.unwrap().seconds > soon.expire_time.unwrap().seconds + 3000);
-    // The virtual rig's lease expires a second after the time to which the other lease was first renewed.
+    // The lease `clock` ends after the time at which `held` would have expired without its second renewal.
     becomes(&mut clients, &clock.name, LeaseState::Ended).await;
     let goes_on = clients.get(&run.name).await;
     assert_eq!(goes_on.state(), RunState::Running, "{}", goes_on.reason);
@@ -244,7 +244,7 @@ async fn labels_select_a_rig() {
         becomes(&mut clients, &given.name, LeaseState::Active).await.rig,
         "model"
     );
-    // The audit log names the acceptable rig of a lease that still waits.
+    // A pending lease has no rig yet, but the audit log names the only rig with its labels.
     let either = within(clients.leases.create_lease(ask(&["kind=model"]))).await.unwrap();
     assert_eq!(either.into_inner().lease.unwrap().state(), LeaseState::Pending);
     let audit = std::fs::read_to_string(bench.path("state/audit.jsonl")).unwrap();

@@ -212,7 +212,7 @@ async fn reads_artifacts_and_capture() {
     assert_eq!(capture[..4], [0x0A, 0x0D, 0x0D, 0x0A]);
     assert!(capture.len() > 10_000, "{}", capture.len());
 
-    // A worker could replace its record by a link to another record.
+    // A worker could replace its record by a link to another record, so the daemon reads no links.
     let id = run.name.strip_prefix("runs/").unwrap();
     let record = bench.path(&format!("state/runs/virtual/{id}/record"));
     let moved = bench.path("state/runs/virtual/another");

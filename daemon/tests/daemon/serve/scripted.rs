@@ -217,7 +217,7 @@ async fn full_disk_fails_only_the_run() {
     let next = create(&runs).await;
     assert_eq!(all(watch(&runs, &next.name).await).await.len(), 6);
     assert_eq!(get(&runs, &next.name).await.reason, "as the script has it");
-    // The end of the second run's lease may not be written yet.
+    // The second run's lease may still be listed, because its end may not be written yet.
     let held = store.store.unended().unwrap();
     let of_first = held.iter().filter(|lease| lease.token == 1).count();
     assert_eq!(of_first, 0, "what could not be written was written later: {held:?}");

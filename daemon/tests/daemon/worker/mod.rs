@@ -208,7 +208,7 @@ async fn worker_restores_when_daemon_dies() {
     assert_eq!((report.verdicts.len(), drift.len()), (1, 0));
 }
 
-/// Not a test: the daemon of the test above.
+/// Not a test: the process that `worker_restores_when_daemon_dies` starts and kills.
 #[tokio::test]
 #[ignore = "started by another test"]
 async fn a_daemon_that_runs_the_long_test() {

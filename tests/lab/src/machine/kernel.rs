@@ -168,7 +168,7 @@ fn download(name: &str, to: &Path) -> Result<PathBuf, MachineError> {
         })
 }
 
-/// Returns the name of a directory's entry, if it has exactly one.
+/// Returns the name of a directory's entry, if the directory has exactly one entry.
 fn only_entry(directory: &Path) -> Option<String> {
     let mut entries = fs::read_dir(directory).ok()?;
     let only = entries.next()?.ok()?;

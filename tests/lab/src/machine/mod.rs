@@ -49,9 +49,8 @@ pub use share::Share;
 /// `agent.cmd` behind the management interface.
 pub const DUT_SCRIPT: &str = include_str!("../../guest/dut.sh");
 /// The script of the verbs set-up: `rxe0` (device under test, 10.0.0.1, fd00::1) and `rxe1` (tester's adapter,
-/// 10.0.0.2, fd00::2) on a veth pair. Beside them the script runs `agent.cmd`, `daemon.cmd` and `command.cmd` of the
-/// share.
+/// 10.0.0.2, fd00::2) on a veth pair. The script also runs `agent.cmd`, `daemon.cmd` and `command.cmd` of the share.
 pub const PAIR_SCRIPT: &str = include_str!("../../guest/pair.sh");
-/// The script of the native adapter. The script loads `vib.ko` of the share, which makes `vib0`, connects the cables to
-/// the ports `cable1` and up, and runs the share's commands.
+/// The script of the native adapter. The script loads `vib.ko` of the share, which makes `vib0`. It connects port N of
+/// `vib0` to the virtio port `cableN`, and runs the share's commands.
 pub(crate) const VIB_SCRIPT: &str = include_str!("../../guest/vib.sh");

@@ -48,8 +48,8 @@ pub struct BootOptions {
 
 impl BootOptions {
     /// Returns options for a machine that mounts the directory `share` at `/mnt/share` and runs its file `script`. The
-    /// script reports when it is ready; see `ready` in `guest/lab.sh`. The console's log is appended to `console`, and
-    /// stays.
+    /// script reports when it is ready; see `ready` in `guest/lab.sh`. The machine appends its console's log to the
+    /// file `console`, which is kept after the machine's end.
     #[must_use]
     pub fn new(share: impl Into<PathBuf>, script: impl Into<String>, console: impl Into<PathBuf>) -> Self {
         Self {
@@ -159,7 +159,7 @@ pub(crate) fn is_mountable(path: &Path) -> bool {
     match parts.next() {
         None => false,
         Some("tmp") => parts.next().is_some(),
-        // Of these directories, the machine's scripts need only the share.
+        // Under /root and /mnt, the machine's scripts need only /mnt/share.
         Some("root" | "mnt") => parts.next().is_some_and(|part| part != "share"),
         Some(first) => path.is_absolute() && !OURS.contains(&first),
     }

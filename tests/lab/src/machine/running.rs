@@ -17,8 +17,8 @@ use crate::machine::{
     port::PortError,
 };
 
-/// A running machine. Dropping it ends the machine and removes its sockets; the console's log stays. If this process is
-/// killed, the kernel ends the machine.
+/// A running machine. Dropping it ends the machine and removes its sockets, but keeps the console's log. If this
+/// process is killed, the kernel ends the machine.
 #[derive(Debug)]
 pub struct Machine {
     console: PathBuf,

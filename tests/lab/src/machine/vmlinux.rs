@@ -18,7 +18,7 @@ use crate::machine::{
 
 /// Magic bytes of the compressed kernel, and the command that decompresses it.
 const FORMS: &[(&[u8], &[&str])] = &[
-    // Four further bytes follow the stream.
+    // The stream is followed by four bytes, the uncompressed length.
     (b"\xfd7zXZ\0", &["xz", "--decompress", "--stdout", "--single-stream"]),
     (b"\x28\xb5\x2f\xfd", &["zstd", "--decompress", "--stdout", "--quiet"]),
     (b"\x1f\x8b", &["gzip", "--decompress", "--stdout"]),

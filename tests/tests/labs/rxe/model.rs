@@ -86,7 +86,6 @@ fn exchange(
         ran.status, 0,
         "{server:?} as server, {size} bytes, path MTU {mtu}: {text}"
     );
-    // Check the count of each side.
     assert!(text.contains(&format!("{ITERATIONS} iters in")), "{text}");
     let line = text
         .lines()

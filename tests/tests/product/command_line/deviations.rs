@@ -119,7 +119,8 @@ fn fast_ack_timer_on_rxe_is_new() {
         output.stdout.contains("C9-142") && !output.stdout.contains("known"),
         "{output}"
     );
-    // The same finding is known if the register's entry sets no bound.
+    // The register's entry for rxe has a bound, which this retry exceeds. An entry without a bound makes the same
+    // finding known.
     let mine = "family = \"x\"\n[[deviation]]\nid = \"x\"\nstatement = \"C9-142\"\ntests = [\"c09-*\"]\nfindings = [\"*\"]\n\
                 reason = \"It is.\"\nsource = \"lab\"\nexpires = \"2099-12-31\"\n";
     fs::write(place.path("mine.toml"), mine).unwrap();

@@ -178,7 +178,7 @@ fn exception_is_tried_with_own_parameter() {
 fn past_false_alarms_do_not_fail() {
     let place = Place::new();
     for command in [
-        // Late responses, and a sequence NAK for a packet that arrived soon after the packet that revealed the gap.
+        // Responses are late. A sequence NAK follows a packet that arrived soon after the packet that revealed the gap.
         "verbatim run c09-walk --seed 9100215 --rig-key 'profile=\"any\"' --rig-key ipv6=true --set steps=48 --set kinds=0",
         // A refused Set may still have changed the LID, so an SMP to that LID may count as a violation.
         "verbatim run c14-walk --seed 9100068 --set steps=48",
@@ -193,15 +193,16 @@ fn past_false_alarms_do_not_fail() {
         "verbatim run c09-walk --seed 298 --set steps=48",
         // The waiting time of a request begins when the earlier requests are complete.
         "verbatim run c09-walk --seed 2659 --rig-key 'profile=\"any\"' --rig-key 'disturbance=[\"loses\"]' --rig-key ipv6=true --rig-key simulated=false --set steps=48",
-        // Requests behind a postponed atomic are retransmitted, and so are requests behind a lost RNR NAK.
+        // The requester retransmits the requests after a postponed atomic, and those after a request whose RNR NAK was
+        // lost.
         "verbatim run c09-walk --seed 320009518 --rig-key 'disturbance=[\"loses\", \"swaps\", \"late\"]' --rig-key simulated=false --set steps=48",
         "verbatim run c09-walk --seed 320006174 --rig-key 'disturbance=[\"loses\", \"swaps\", \"late\"]' --rig-key simulated=false --set steps=48",
-        // The link lost the SEND on its way to the tester, but the tester acknowledged the SEND.
+        // The tester acknowledged a SEND that the link had lost on its way to the tester.
         "verbatim run c09-142-timer-restart --seed 41 --rig-key 'profile=\"any\"' --rig-key 'disturbance=[\"loses\"]' --rig-key simulated=false",
         "verbatim run c09-142-timer-restart --seed 221 --rig-key 'profile=\"any\"' --rig-key 'disturbance=[\"loses\"]' --rig-key simulated=false",
-        // The first packet waits behind packets of another queue pair. The retransmission does not wait.
+        // The first transmission of the packet waits for packets of another queue pair. Its retransmission does not.
         "verbatim run c09-142-timer-restart --seed 212 --rig-key 'profile=\"any\"' --rig-key 'disturbance=[\"loses\"]' --rig-key simulated=false",
-        // A repeated ACK is not the ACK of a lost SEND.
+        // A repeated ACK of an earlier request does not acknowledge the lost SEND.
         "verbatim run c09-send-invalidate --seed 259 --rig-key 'profile=\"any\"' --rig-key 'disturbance=[\"loses\"]' --rig-key simulated=false",
         // The device may retransmit its own requests while it handles the tester's requests.
         "verbatim run c09-reset-again --seed 59 --rig-key 'profile=\"any\"' --rig-key 'disturbance=[\"loses\", \"swaps\", \"late\"]' --rig-key simulated=false",

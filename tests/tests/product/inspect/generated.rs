@@ -1,4 +1,4 @@
-//! Captures of the same kinds as in `cases`, made from three generated dialogues each.
+//! Captures of the kinds in `cases`. Each kind is made from three generated dialogues.
 
 use serde_json::Value;
 use verbatim_tests::product::{Output, Place, run};

@@ -152,7 +152,7 @@ fn we_read_libibmads_values() {
     let answers: Vec<&str> = answers.lines().collect();
     assert_eq!(answers.len(), samples.len());
     for ((subject, bytes), answer) in samples.iter().zip(answers) {
-        // Only the bits of the values that libibmad got may be set.
+        // libibmad must set the bits of the values in its question, and no other bits.
         let mut wanted = vec![0; subject.size];
         for bit in subject.pairs.iter().flat_map(|&(_, ours)| bits_of(subject, ours)) {
             set_bits(&mut wanted, bit, 1, get_bits(bytes, bit, 1));

@@ -16,7 +16,7 @@ const SLOW: [&str; 2] = ["hpet", "acpi_pm"];
 /// Clock sources with a resolution of milliseconds.
 const COARSE: [&str; 2] = ["jiffies", "refined-jiffies"];
 
-/// Checks this host; `file` is the rig file with `rigs`, and `root` is `/`.
+/// Checks this host. `rigs` are the rigs of `file`; `root` is `/` except in tests.
 pub(super) fn look(root: &Path, file: Option<&Path>, rigs: &[RigConfig]) -> Vec<Found> {
     let mut found = vec![versions(root), clock(root)];
     found.extend(modules(root, rigs));
@@ -68,7 +68,7 @@ fn clock(root: &Path) -> Found {
     good(WHAT, current)
 }
 
-/// Checks the kernel modules that the rigs need. Each creates a class directory in sysfs.
+/// Checks the kernel modules that the rigs need. A loaded module has a directory in /sys/class.
 fn modules(root: &Path, rigs: &[RigConfig]) -> Vec<Found> {
     let needed = [
         (
@@ -116,7 +116,7 @@ fn show(unit: &str) -> Option<[String; 3]> {
     Some([of("LoadState")?, of("ActiveState")?, of("Result").unwrap_or_default()])
 }
 
-/// Checks the daemon's units, if the package is installed, and the worker units of rigs with hardware.
+/// Checks the daemon's units if its package is installed, and then also the worker units of rigs with hardware.
 fn units(rigs: &[RigConfig], show: impl Fn(&str) -> Option<[String; 3]>) -> Vec<Found> {
     let mut found = Vec::new();
     for unit in ["verbatimd.socket", "verbatimd.service"] {
@@ -163,7 +163,7 @@ fn units(rigs: &[RigConfig], show: impl Fn(&str) -> Option<[String; 3]>) -> Vec<
     found
 }
 
-/// Returns whether a rig needs rights that the daemon does not have.
+/// Returns whether a rig needs privileges that the daemon does not have.
 fn has_hardware(rig: &RigConfig) -> bool {
     match &rig.kind {
         RigKind::Umad { .. } => rig.env.is_empty(),

@@ -97,7 +97,7 @@ pub(crate) fn run(arguments: &Arguments, place: impl FnOnce() -> anyhow::Result<
         found.extend(host::look(Path::new("/"), file.path.as_deref(), &file.rigs));
         found.push(libibumad());
         found.extend(settings::of_host(&this_host));
-        // A daemon checks its own rigs. With `--rig`, this process checks the rig instead.
+        // The daemon reports its own rigs. With `--rig`, this process checks the rig, and the daemon is not asked.
         found.extend(daemon(place));
     }
     found.push(state_directory());
@@ -252,12 +252,12 @@ fn whole(config: &RigConfig) -> Vec<Found> {
     vec![whole]
 }
 
-/// Longest wait for another program to stop receiving the port's traps. The wait applies only if the port has no
-/// subnet manager. The program may be the daemon, which opens its rigs' ports briefly to check them.
+/// Longest time for which [`opened`] waits for another program to release the port. The daemon, for example, opens
+/// its rigs' ports briefly to check them.
 const PASSING: Duration = Duration::from_secs(10);
 
-/// Opens a rig. While a program without a subnet manager receives the port's traps, opens the rig again, for at
-/// most [`PASSING`].
+/// Opens a rig. Retries for at most [`PASSING`] while another program receives the port's traps although the port
+/// has no subnet manager: that program may use the port only briefly.
 fn opened(config: &RigConfig) -> Result<verbatim_rig::OpenRig, verbatim_rig::RigError> {
     let since = Instant::now();
     loop {

@@ -6,8 +6,8 @@ const ETHERNET: usize = 14;
 const TAG: usize = 4;
 const UDP: usize = 8;
 
-/// Completes a truncated RoCEv2 packet in `whole`, with a zero payload, no UDP checksum, and a correct ICRC.
-/// Returns false if the packet is not truncated, or if headers are missing too.
+/// Copies a truncated RoCEv2 packet into `whole` and completes the copy: missing payload is 0, the UDP checksum is
+/// absent, and the ICRC is correct. Returns false if the packet is not truncated, or if headers are missing too.
 pub(super) fn complete(captured: &[u8], whole: &mut Vec<u8>) -> bool {
     let Some(frame) = length(captured) else {
         return false;

@@ -41,7 +41,7 @@ pub(super) fn refused(path: &Path, error: CaptureError) -> anyhow::Error {
     }
 }
 
-/// Flushes the output before each read of the capture, so that users can follow a pipe live.
+/// Flushes the output before each read of the capture, because a read from a live pipe may wait long.
 pub(super) struct Patient<'o, W: Write> {
     pub(super) input: Box<dyn Read>,
     pub(super) out: &'o Out<W>,

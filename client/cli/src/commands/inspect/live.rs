@@ -40,7 +40,7 @@ pub(super) struct Live {
 }
 
 impl Live {
-    /// Opens the interface. The capture keeps `lost` up to date.
+    /// Opens the interface. The capture stores in `lost` the number of frames that the kernel dropped.
     pub(super) fn open(interface: &str, lost: &Rc<Cell<u64>>) -> anyhow::Result<Self> {
         // A signal may come as soon as the socket exists.
         let is_over = Arc::new(AtomicBool::new(false));

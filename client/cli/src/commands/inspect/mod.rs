@@ -30,7 +30,7 @@ use tally::Tally;
 /// Size of the output buffer, in bytes.
 const WRITE_AT_ONCE: usize = 64 << 10;
 
-/// Stdout, and the error of a flush while the reader waited for more of the capture.
+/// Stdout. `failed` is the error of a flush, which happens during a read of the capture.
 struct Out<W: Write> {
     lines: RefCell<BufWriter<W>>,
     failed: RefCell<Option<io::Error>>,
@@ -93,8 +93,8 @@ impl<'a> Judged<'a> {
 /// Reason why an exported MAD is not judged.
 const NO_LIDS: &str = "its LIDs are not in this capture: a record of MADs has none, and the export made them up";
 
-/// Returns whether the export invented the LIDs of a MAD. Only directed-route SMPs have their real LIDs, the
-/// permissive ones.
+/// Returns whether the export invented the LIDs of a MAD. The export knows only the LIDs of directed-route SMPs:
+/// the permissive LID.
 fn has_made_up_lids(bytes: &[u8]) -> bool {
     bytes.first_chunk::<{ Lrh::SIZE }>().is_some_and(|lrh| {
         let lrh = Lrh::from_bytes(lrh);

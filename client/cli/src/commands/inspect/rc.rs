@@ -156,7 +156,7 @@ struct Found<'a> {
 }
 
 impl Report {
-    /// Moves packets that belong to no connection to the packets that are not judged.
+    /// Counts packets that belong to no connection as not judged.
     fn leave_out(&mut self, unclaimed: Unclaimed) {
         if unclaimed.packets > 0 {
             self.judged = self.judged.saturating_sub(unclaimed.packets);

@@ -62,7 +62,7 @@ impl Tally {
         *self.not_judged.entry(why).or_default() += 1;
     }
 
-    /// Returns the checks that failed first, with their numbers of packets.
+    /// Returns each check that was the first to fail for some packets, with the number of these packets.
     pub(super) fn reasons(&self) -> impl Iterator<Item = (Check, u64)> {
         Check::ALL
             .into_iter()

@@ -109,7 +109,7 @@ impl Ca {
         let list = CertificateRevocationListParams {
             this_update: now - ALLOWANCE,
             next_update: self.until,
-            // The number increases with the time.
+            // The number of a later list must be greater (RFC 5280, 5.2.3), so use the time.
             crl_number: SerialNumber::from(seconds),
             issuing_distribution_point: None,
             revoked_certs: serials.iter().map(revoked).collect(),

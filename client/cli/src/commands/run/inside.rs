@@ -57,8 +57,8 @@ pub(super) fn run(
             .map_err(|error| Usage(format!("--rig-key {error}")))?,
     };
     config.deviations = arguments.known.added_to(&config.deviations)?;
-    // The rig may need environment variables that must be set at process start. Then this call executes the program
-    // again.
+    // Some rigs need environment variables that must be set at process start. For such a rig, this call executes
+    // the program again.
     verbatim_rig::env::enter(&config).context("cannot start again with the rig's environment")?;
     let request = Request {
         id: RunId::of_now(),
@@ -119,8 +119,9 @@ fn rig_options(arguments: &Arguments, rig_file: Option<&Path>, is_told: bool) ->
     words.join(" ")
 }
 
-/// Signals within this time count as one signal, because timeout(1) signals first its child and then the process
-/// group. Only a run in this process needs the limit: a second signal ends the process before the restore.
+/// A signal within this time after the first does not count as the second, because timeout(1) signals its child
+/// and then the process group. A run at a daemon needs no such limit: after the second signal, the daemon still
+/// restores the device.
 const SAME: Duration = Duration::from_millis(500);
 /// Exit code after an interrupt, as in shells.
 const INTERRUPTED: i32 = 130;

@@ -145,8 +145,8 @@ async fn carried_out(
         run = client.create_run_under(request.clone()) => (run?, false),
         () = stop.asked() => {
             progress.say("stopping; Ctrl-C again leaves at once");
-            // The daemon may have the request already. Sending it again returns the same run, which can then be
-            // cancelled.
+            // The daemon may have received the request already. The same request id returns the same run, which is
+            // then cancelled.
             tokio::select! {
                 run = client.create_run_under(request.clone()) => (run?, true),
                 () = stop.asked() => return Ok(left()),
@@ -170,7 +170,7 @@ async fn carried_out(
             interrupted: false,
         });
     }
-    // With `--no-wait` the result already contains the reason.
+    // With `--no-wait`, a run that would have to wait ends at once, and its result has the reason.
     if run.state() == RunState::Queued && !arguments.no_wait {
         say_if_it_waits(&client, &run, &progress, wait).await;
     }
@@ -250,7 +250,7 @@ pub(crate) async fn follow(
                 }
                 Some(cancelling) => {
                     progress.finish();
-                    // A failed request is finished too, so the result of the request decides.
+                    // The request to cancel may have finished with an error, so check its result too.
                     let confirmed = cancelling.is_finished() && cancelling.await.unwrap_or(false);
                     leave(name, confirmed);
                     return Ok(Followed::Left);

@@ -235,7 +235,7 @@ async fn pin(client: &Client, runs: &[String], pinned: bool) -> anyhow::Result<E
 
 async fn delete(client: &Client, runs: &[String]) -> anyhow::Result<ExitCode> {
     for run in runs {
-        // "latest" is not accepted, because a newer run may have appeared.
+        // "latest" is not accepted: a newer run may have appeared since the user looked.
         let run: RunName = run.parse()?;
         client.delete_run(&run).await?;
         eprintln!("{run}: deleted");

@@ -8,7 +8,7 @@ use super::support::{Output, Place, Running};
 /// A test that ends at once, then a test that takes half a minute of real time.
 const LONG: &str = "--rig bench C13_013 c14-016-get-protect-2";
 
-/// Returns the cursors of all events, and the state in the last one.
+/// Returns the cursors of all events, and the run's state in the last event.
 fn events(watched: &Output) -> (Vec<u64>, Value) {
     let lines = watched.stdout.lines().map(|line| serde_json::from_str(line).unwrap());
     let events: Vec<Value> = lines.collect();
@@ -16,7 +16,7 @@ fn events(watched: &Output) -> (Vec<u64>, Value) {
     (cursors, events.last().unwrap()["state_changed"].clone())
 }
 
-/// Checks that the client received every event once and in order, up to the end.
+/// Checks that the client received every event of the run once and in order. Returns the last state.
 fn assert_whole(watched: &Output) -> Value {
     let (cursors, last) = events(watched);
     let expected: Vec<u64> = (1..=cursors.len() as u64).collect();

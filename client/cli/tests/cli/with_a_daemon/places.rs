@@ -1,4 +1,4 @@
-//! Tests of the place that executes a command.
+//! Tests of which process executes a command: the command's own process or a daemon.
 
 use std::os::unix::net::UnixListener;
 

@@ -6,8 +6,8 @@ use nix::sys::signal::Signal;
 
 use super::support::{Place, Running};
 
-/// A daemon with the certificates of `verbatim pki init`. The client "alice" also has a certificate, and a role at the
-/// daemon.
+/// A daemon with the certificates of `verbatim pki init`. The clients "alice" and "eve" have certificates too, but only
+/// alice has a role at the daemon.
 struct Lab {
     place: Place,
     daemon: Running,
@@ -19,7 +19,7 @@ impl Lab {
         Self::with(role, "")
     }
 
-    /// Creates a lab with further roles in the daemon's configuration.
+    /// Creates a lab in which alice has this role. Appends `more` to the daemon's configuration.
     fn with(role: &str, more: &str) -> Self {
         let place = Place::new();
         for made in ["pki init pki", "pki issue pki alice", "pki issue pki eve"] {
@@ -88,7 +88,7 @@ fn labels_select_only_permitted_rigs() {
             .verbatim(&format!("{options} reserve --label kind=virtual --detach --json"))
             .json()
     };
-    // The rig `broken` is free and the first of the two rigs; alice may use only `virtual`.
+    // The rig `broken` comes first and is free, but alice may use only `virtual`.
     let held = reserve("alice");
     assert_eq!(
         (held["state"].as_str(), held["rig"].as_str()),
@@ -164,7 +164,7 @@ fn revoked_certificate_is_refused_without_restart() {
     // The second certificate is added to the list, and does not replace the first.
     let revoked = lab.place.verbatim("pki revoke pki eve");
     assert!(revoked.stdout.contains("lists 2 certificates"), "{revoked:?}");
-    // An unreadable list and a SIGHUP leave the revocations unchanged.
+    // If the list is unreadable, the daemon keeps its revocations, even after a SIGHUP.
     fs::write(lab.place.path("pki/crl.pem"), "").unwrap();
     lab.daemon.says("stay as they were");
     lab.daemon.signal(Signal::SIGHUP);

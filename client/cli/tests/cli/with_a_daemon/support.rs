@@ -16,8 +16,8 @@ use tempfile::TempDir;
 /// Longest wait for a line.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The program `verbatimd`, built beside the `verbatim` under test. The program has the same profile, and the
-/// features of all programs together, so that cargo rebuilds nothing.
+/// The program `verbatimd`, built into the directory of the `verbatim` under test. The build has the same profile, and
+/// names all packages with programs: with other features, cargo would rebuild their dependencies.
 static DAEMON: LazyLock<PathBuf> = LazyLock::new(|| {
     let directory = Path::new(env!("CARGO_BIN_EXE_verbatim")).parent().unwrap();
     let mut build = Command::new(env!("CARGO"));
@@ -45,8 +45,8 @@ static DAEMON: LazyLock<PathBuf> = LazyLock::new(|| {
     directory.join("verbatimd")
 });
 
-/// Returns a rig file with a device that violates a statement, and a device that responds in real time. The built-in
-/// rig has a sound device.
+/// Returns a rig file with two rigs. The device of `broken` has a defect; the device of `bench` responds in real time.
+/// The built-in rig `virtual` has a conforming device.
 fn rigs(model: &Path) -> String {
     format!(
         "config_version = 1\n\

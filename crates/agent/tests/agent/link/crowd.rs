@@ -1,4 +1,4 @@
-//! Many clients that only connect: they block no tester, and occupy neither a thread nor a session.
+//! Many clients that connect and send nothing: they block no tester, and occupy neither a thread nor a session.
 
 use std::fs;
 use std::net::TcpStream;

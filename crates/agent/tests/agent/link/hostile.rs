@@ -12,7 +12,7 @@ use super::*;
 /// The way in which the proxy alters the agent's bytes.
 #[derive(Clone, Copy, Debug)]
 enum Spoilt {
-    /// Flips one bit in about one of this many bytes, at random.
+    /// Flips one bit in random bytes: on average in one byte of this many.
     Bits(u64),
     /// Sends random bytes after this many bytes.
     Junk(usize),
@@ -89,7 +89,7 @@ fn spoil(from: &mut UnixStream, to: &mut UnixStream, spoilt: Spoilt, seed: u64) 
                 while to.write_all(&junk(&mut state)).is_ok() {}
                 return;
             }
-            // Further bytes of the agent are dropped; the tester ends the connection.
+            // Drops all further bytes of the agent, so the tester must end the connection.
             Spoilt::Silence(_) => while matches!(from.read(&mut buffer), Ok(1..)) {},
             _ => {}
         }
@@ -97,7 +97,7 @@ fn spoil(from: &mut UnixStream, to: &mut UnixStream, spoilt: Spoilt, seed: u64) 
     }
 }
 
-/// Uses a session like a procedure and accepts any reply. Returns how the session ended.
+/// Uses a session as a test procedure does, but accepts any reply. Returns how the session ended.
 fn worked(address: &AgentAddress) -> String {
     let patience = Duration::from_millis(500);
     let mut client = match AgentClient::connect(address, patience) {

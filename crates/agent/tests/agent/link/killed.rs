@@ -1,6 +1,6 @@
-//! Processes that are killed: the agent, and the tester.
+//! Tests that kill the agent's process or the tester's process.
 //!
-//! The other process runs this test program again; an environment variable gives its role.
+//! That process runs this test program again, with only the ignored test `agent_process` or `tester_process`.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command as Process, Stdio};

@@ -206,7 +206,7 @@ fn named(host: &str, port: u16) -> AgentAddress {
 #[test]
 fn agent_is_reached_by_host_name() {
     let agent = Agent::start(Listen::Tcp("127.0.0.1:0".parse().unwrap()), None, 2);
-    // If `localhost` is also ::1, no process listens there, and the client tries the next address.
+    // The name `localhost` may resolve to ::1 first. No process listens there, so the client tries the next address.
     let mut client = AgentClient::connect(&named("localhost", agent.tcp().port()), LONG).unwrap();
     made_qp(&mut client);
 }
@@ -223,7 +223,7 @@ fn unresolvable_name_error_has_remedy() {
 
 #[test]
 fn silent_or_foreign_listener_times_out() {
-    // A listener that never accepts: the kernel accepts the connection, and no byte ever comes.
+    // The kernel completes the connection, but no process reads from it or writes to it.
     let mute = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = AgentAddress {
         place: Place::Tcp(mute.local_addr().unwrap()),

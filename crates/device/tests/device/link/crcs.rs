@@ -51,7 +51,7 @@ fn icrc_detects_exactly_covered_bits() {
     for (wire, open) in [(local(4), local_open), (global(4), global_open)] {
         for bit in 0..wire.bytes.len() * 8 - 16 {
             let seen = wire.clone().flip(bit).with_vcrc().at_ca();
-            // A changed LNH changes the kind of the packet.
+            // Skip the LNH, because a packet with another LNH is of another kind.
             if (14..16).contains(&bit) {
                 continue;
             }

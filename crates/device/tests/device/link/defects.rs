@@ -38,7 +38,7 @@ fn log(defects: &[LinkDefect]) -> Vec<(Outcome, Counters)> {
     bench.log
 }
 
-/// The qualification does not compare defects with each other. It also skips defects that are not observable from
+/// Only this test compares defects with each other. The qualification also skips defects that are not observable from
 /// outside the device.
 #[test]
 fn every_defect_behaves_differently() {

@@ -1,5 +1,5 @@
-//! Scenarios. Each scenario sends packets that concern one rule. A port with a defect in this rule then has other
-//! outcomes than a conforming port.
+//! Scenarios. Each scenario sends packets that concern one rule. A port with a defect in this rule then differs from a
+//! conforming port in its outcomes or counters.
 
 use verbatim_device::link::{
     Arrival, Counters, Delimiter, LinkChoices, LinkDefect, LinkPort, LinkProfile, Outcome, PortKind,
@@ -77,7 +77,7 @@ pub(crate) fn icrcs(b: &mut Bench) {
     b.ca(&global(4).grh(|grh| grh.with_flow_label(Hex32(7))).with_vcrc());
     b.ca(&global(4).grh(|grh| grh.with_t_class(Hex8(7))).with_vcrc());
     b.ca(&global(4).grh(|grh| grh.with_hop_lmt(7)).with_vcrc());
-    // If the field already contains ones, masking it makes no difference.
+    // These fields contain only ones, so masking them for the ICRC changes nothing.
     let flow = |grh: Grh| grh.with_flow_label(Hex32(0xF_FFFF)).with_t_class(Hex8(0xFF));
     b.ca(&global(4).grh(flow).with_vcrc());
     b.ca(&global(4).grh(|grh| grh.with_hop_lmt(255)).with_vcrc());

@@ -176,7 +176,7 @@ fn requests_execute_once_and_in_order() {
         let before = pair.bytes(B, 0, MEMORY);
         post(&mut pair, &plans);
         run(&mut pair, plans.len(), &done, &mut due);
-        // The host may see a receive or the data of a WRITE later than the acknowledgement.
+        // B's host may see a completed receive or the data of a WRITE only after B has sent the acknowledgement.
         pair.run_for(Duration::from_secs(2));
         check(&pair, &plans, &before, seed);
         total += disturbances.get();

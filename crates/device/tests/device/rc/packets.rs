@@ -275,8 +275,7 @@ proptest! {
                 0 => frame.clone_from(&bytes),
                 1 => frame.extend(&bytes),
                 _ => {
-                    // The packet has a random BTH and payload, and a right ICRC, so the adapter does not drop it
-                    // for its ICRC.
+                    // The ICRC is right, so the adapter does not drop the packet for it.
                     let mut transport = transport;
                     transport.payload.clone_from(&bytes);
                     frame = peer.frame(&transport);

@@ -68,8 +68,8 @@ fn refused_memory_error_names_limit() {
     assert!(error.to_string().starts_with("mmap on fake0"), "{error}");
 }
 
-/// The device may still write to this memory. If the system gave the address to other code, the device could overwrite
-/// that code's data.
+/// After a failed deregistration, the device may still write to the memory. If the system gave the address to
+/// other code, the device could overwrite that code's data.
 #[test]
 fn failed_deregistration_keeps_memory_mapped() {
     let pd = opened().create_protection_domain().unwrap();

@@ -275,7 +275,7 @@ fn unsignaled_requests_do_not_pile_up() {
     for wr_id in 0..1000 {
         bench.qp.post_send(read(wr_id)).unwrap();
     }
-    // The test requested a depth of 2 and the fake granted 3. The limit is twice the next power of two.
+    // The test requested a depth of 2 and the fake granted 3. The limit is 8, twice the next power of two.
     assert_eq!(bench.qp.in_flight(), (8, 0));
 }
 

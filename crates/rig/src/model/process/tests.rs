@@ -249,7 +249,7 @@ fn death_of_model_ends_the_run() {
     };
     assert!(why.contains("went away") && start.elapsed() < 60 * SECOND, "{why}");
     assert!(matches!(rig.send(Stimulus::Mad(0, &get(2))), Err(Stop::RigGone(_))));
-    // Only a new run uses a new model at the same path.
+    // The open rig does not use a new model at the same path. A rig that is opened afterwards does.
     running.serve(Profile::minimal(), &[]);
     assert!(matches!(rig.send(Stimulus::Mad(0, &get(3))), Err(Stop::RigGone(_))));
     assert!(answer(&mut *running.open(Arc::default()), &get(4)).is_some());

@@ -182,7 +182,7 @@ fn reports_a_removed_journal() {
                 "{emptied}: {error}"
             );
         }
-        // Removing the mark by hand, as the message says, frees the device.
+        // Removing the lock file by hand, as the message says, frees the device.
         fs::remove_file(&lock).unwrap();
         drop(open().unwrap());
     }

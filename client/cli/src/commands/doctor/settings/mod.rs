@@ -132,7 +132,6 @@ impl<'a> Device<'a> {
         found
     }
 
-    /// Returns the name of a setting in the output.
     fn what(&self, setting: &str) -> String {
         format!("{}: {setting}", self.name)
     }
@@ -216,7 +215,8 @@ impl<'a> Device<'a> {
     }
 }
 
-/// Returns bit 4 of the Device Control register in the PCI Express capability. `config` is the configuration space.
+/// Returns bit 4 (Enable Relaxed Ordering) of the Device Control register, from a PCI configuration space. None if
+/// the device has no PCI Express capability.
 fn relaxed_ordering(config: &[u8]) -> Option<bool> {
     const PCI_EXPRESS: u8 = 0x10;
     let mut at = usize::from(*config.get(0x34)? & 0xFC);

@@ -2,7 +2,8 @@
 
 use super::{Device, Found, good, names, note, printable, read, unread};
 
-/// Bytes of the interface's MTU that RoCE headers may use, as Linux counts them.
+/// Bytes that RoCE headers may add to the payload of a packet. Linux subtracts this number from the interface's
+/// MTU.
 const HEADERS: u32 = 96;
 
 impl Device<'_> {

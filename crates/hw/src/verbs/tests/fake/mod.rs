@@ -1,4 +1,4 @@
-//! A fake of libibverbs and of a device's driver: its context has operations that are functions of this module.
+//! A fake of libibverbs and of a device's driver: the operations of its contexts are functions of this module.
 //!
 //! The state is thread-local: each test has its own device and uses it from its own thread.
 
