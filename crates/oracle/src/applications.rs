@@ -7,8 +7,8 @@ use verbatim_record::{Entry, Trace};
 use super::record::connections;
 use super::verbs;
 
-/// Returns how often each rule was applied in the record of a test, by the rule's name. Violations and rules that
-/// were never applied are left out. Returns `None` if the entries are not a valid record.
+/// Returns the number of packets and events that obeyed each rule in the record of a test, by the rule's name. Lists
+/// only rules with at least one such packet or event. Returns `None` if the entries are not a valid record.
 #[must_use]
 pub fn applications(entries: Vec<Entry>) -> Option<BTreeMap<&'static str, u64>> {
     let trace = Trace::new(entries).ok()?;
@@ -16,7 +16,7 @@ pub fn applications(entries: Vec<Entry>) -> Option<BTreeMap<&'static str, u64>> 
     for connection in connections(&trace) {
         for (rule, count) in connection.counts() {
             // Violations are not counted. An excused violation proves nothing. If the device conforms, the tester's
-            // peer sent the packets of all other violations on purpose.
+            // peer broke the rule on purpose.
             let judged = count.asked - count.excused - count.broken;
             if judged > 0 {
                 *applications.entry(rule.name()).or_default() += judged;

@@ -1,18 +1,19 @@
 //! Links each finding of a record to its cause, so that one fault counts as one finding.
 //!
-//! A finding *accuses* one event: the last event of its evidence. A finding about a missing event accuses the first
-//! event of its evidence, which demanded the missing event. A finding follows from an earlier finding if
+//! A finding *accuses* one event: the last event of its evidence. If the finding is about a missing event, it
+//! accuses the first event of its evidence, which made the missing event necessary. A finding follows from an
+//! earlier finding if
 //! * both break the same rule and statement in the same aspect,
 //! * both accuse the same event and have the same statement,
 //! * both accuse the same event, and the earlier finding is on a [`Layer`] further in,
 //! * both accuse the same event on the same [`Layer`], which is neither `Frame` nor `Headers`,
-//! * both are on the layer `Content` and have the same statement (two fields of a port excepted),
+//! * both are on the layer `Content` and have the same statement, but are not about two fields of a port,
 //! * the earlier finding accuses another event in the evidence of the later finding, or
 //! * the later finding is about a missing event, and the event that demanded it is in the evidence of the earlier one.
 //!
-//! A check of the test's judge follows from a failed rule that has the same statement, or shares an event of its
-//! evidence. It also follows from an earlier failed check of the judge for the same field or step. No finding is
-//! dropped: a finding with a cause keeps its text and result, and names its cause.
+//! The test's own judge makes checks, too. Such a check follows from a failed rule that has the same statement, or
+//! that has an event of its evidence in common. It also follows from an earlier failed check of the judge for the
+//! same field or step. No finding is dropped: a finding with a cause keeps its text and result, and names its cause.
 
 use verbatim_record::{Check, Passed};
 
@@ -90,7 +91,7 @@ fn leads_to(cause: &Check, other: &Check) -> bool {
     };
     let (of_cause, of_other) = (accused(cause), accused(other));
     let is_same_statement = cause.statement == other.statement;
-    // Two wrong header fields of one packet may come from two faults.
+    // Two wrong header fields of one packet may come from two faults, so that neither explains the other.
     let is_next_layer = inner < outer || inner == outer && inner > Layer::Headers;
     let is_on_it = of_cause == of_other && (is_next_layer || is_same_statement);
     let are_fields = cause.rule == other.rule && is_of_a_port(cause);
@@ -122,7 +123,8 @@ fn letters(text: &str) -> String {
     text.chars().filter(|c| !c.is_ascii_digit()).collect()
 }
 
-/// Returns whether two checks of a test belong to one step. The name of the step precedes the colon in `about`.
+/// Returns whether two checks of a test belong to one step. In the text of a check, the name of the step precedes
+/// the colon.
 fn is_of_one_step(one: &str, other: &str) -> bool {
     let step = |about: &str| about.split_once(": ").map(|(step, _)| step.to_owned());
     step(one).is_some() && step(one) == step(other)

@@ -144,7 +144,7 @@ impl Connection {
         }
     }
 
-    /// Sets how many outstanding READs and atomics of end `end` its peer accepts.
+    /// Sets how many outstanding READs and atomics of `end` the other end accepts.
     pub(super) fn know_answers(&mut self, end: usize, answers: u32) {
         self.flows[end].window.answers = answers;
     }
@@ -171,7 +171,7 @@ impl Connection {
         self.flows[0].window.pmtu.known()
     }
 
-    /// Returns whether a request of that end was seen.
+    /// Returns whether a request of the end `of` was seen.
     #[must_use]
     pub fn has_requests(&self, of: usize) -> bool {
         self.flows[of].window.len() > 0
@@ -293,8 +293,8 @@ impl Connection {
             Some((at, _)) if window.get(at).psns > 0 => Some(window.get(at).last().next()),
             _ => window.next,
         };
-        // If this PSN, or a later one, was answered before, the capture lacks the first transmission of the request.
-        // It may lack other requests too, so that a new message count starts.
+        // If a response to this PSN, or to a later one, was seen before this request, the capture lacks the first
+        // transmission of the request. It may lack other requests too, so that a new message count starts.
         if matches!(place, Place::Next | Place::Ahead(_)) && flow.responses.was_answered_unseen(parsed.psn) {
             window.count_anew();
         }
@@ -522,7 +522,7 @@ impl Flow {
     }
 }
 
-/// Returns the flow of the requesting end, then the flow of the other end.
+/// Returns the flow of the requesting end `asks`, then the flow of the other end.
 fn both_of(flows: &mut [Flow; 2], asks: usize) -> (&mut Flow, &mut Flow) {
     let [first, second] = flows;
     if asks == 0 { (first, second) } else { (second, first) }

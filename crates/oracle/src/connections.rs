@@ -20,15 +20,15 @@ use manager::Asked;
 use unclaimed::Damaged;
 pub use unclaimed::Unclaimed;
 
-/// Maximum number of connections, newest first, that a response is compared with.
+/// Maximum number of connections that a response is compared with. The newest connections are tried first.
 const CANDIDATES: usize = 64;
 /// Maximum number of open connections. Beyond it, the oldest connection ends.
 const MOST: usize = 1 << 16;
 /// Number of responses with distinct PSNs that must fit a connection before the pairing of its two directions is
 /// certain.
 const FITTING: u32 = 2;
-/// Like [`FITTING`], if the response that paired the directions may also belong to another connection. After one lost
-/// packet, fewer responses may fit by chance.
+/// Like [`FITTING`], if the response that paired the directions may also belong to another connection. More
+/// responses are needed, because after one lost packet some may fit by chance.
 const FITTING_OF_SEVERAL: u32 = 4;
 /// Largest PSN distance at which one lost packet can make two connections look alike.
 const NEAR: u32 = 1 << 16;
@@ -85,22 +85,23 @@ struct Known {
     /// Halves of end 0 and end 1; `None` until the half is known.
     halves: [Option<Half>; 2],
     connection: Connection,
-    /// Number of fitting responses since the halves were paired, and the PSN of the last fitting response.
+    /// Number of responses that fit this connection since its halves were paired, and the PSN of the last one.
     fitting: (u32, Option<Psn>),
     /// Numbers and requesting ends of other connections to which the response that paired the halves may belong.
     rivals: Vec<(u64, usize)>,
-    /// New connection that may have replaced this connection.
+    /// New connection that may have taken the place of this connection.
     another: Option<Box<Another>>,
 }
 
 /// Connection that may have begun on the same queue pair. Later packets show which of the two connections continues.
 #[derive(Clone, Debug)]
 struct Another {
-    /// End of the old connection that sent the first request: end 0 of the new connection.
+    /// End of the old connection that sent the first request of the new connection. It is end 0 of the new
+    /// connection.
     by: usize,
     doubt: Doubt,
-    /// Old connection after the request that may begin the new connection. The violations of that request are excused.
-    /// This state is reported if the new connection has begun.
+    /// State of the old connection, including the request that may begin the new connection. The violations of that
+    /// request are excused. This state is reported if the new connection has begun.
     over: Connection,
     /// State of the new connection.
     begun: Connection,
@@ -120,7 +121,7 @@ pub struct Connections {
     between: BTreeMap<(Address, Address), BTreeSet<u64>>,
     /// Number of responses without a known connection.
     pub strays: u64,
-    /// First packet, with a wrong ICRC, of each half that has no connection.
+    /// For each half without a connection: its first packet, which has a wrong ICRC.
     damaged: BTreeMap<Half, Damaged>,
     unclaimed: Unclaimed,
     /// REQs of the communication manager, by sender, receiver and communication ID.
@@ -149,7 +150,7 @@ impl Connections {
         let mut is_sound_and_new = false;
         if place.is_none() {
             is_sound_and_new = event.packet.icrc_is_right();
-            // The bytes of a damaged packet do not prove its connection.
+            // A damaged packet may carry a wrong queue pair number.
             if !is_sound_and_new {
                 if !self.claims_damaged(half, event, &mut ended) {
                     return;
@@ -214,8 +215,8 @@ impl Connections {
         self.begin(half)
     }
 
-    /// Returns whether a fitting response is evidence that the two halves belong together. If there are rivals, the
-    /// response must fit none of them, and must not be a middle or last READ response.
+    /// Returns whether a fitting response is evidence that the two halves belong together. If there are rival
+    /// connections, the response must fit none of them, and must not be a Middle or Last of a READ.
     fn speaks(&self, number: u64, packet: &Packet<'_>) -> bool {
         let rivals = self.known.get(&number).map_or(&[][..], |known| &known.rivals);
         let is_part = matches!(
@@ -299,7 +300,8 @@ impl Connections {
         (self.seen, 0)
     }
 
-    /// Returns the connection that lacks its other half and has a request with this PSN, if there is exactly one.
+    /// Returns the connection that `half` may complete: it lacks its other half, and has a request with this PSN.
+    /// `None` if no connection or several connections fit.
     fn other_half(&self, half: Half, psn: Psn) -> Option<u64> {
         let alone = self.alone.get(&(half.to, half.from))?;
         let mut fitting = alone

@@ -18,7 +18,8 @@ thread_local! {
 /// Maximum number of alternatives. A check that needs more gives no verdict and reports the reason.
 pub(crate) const MOST: usize = 63;
 
-/// Runs `judging`. Returns its result and the largest number of alternatives at once: 1 if nothing was uncertain.
+/// Runs `judging`. Returns its result, and the largest number of alternatives that were possible at once; 1 means
+/// that nothing was uncertain.
 pub fn measured<T>(judging: impl FnOnce() -> T) -> (T, usize) {
     let before = LARGEST.replace(1);
     let came = judging();

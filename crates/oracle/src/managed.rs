@@ -33,12 +33,12 @@ impl fmt::Display for ServiceId {
     }
 }
 
-/// Parameters of a connection. In each pair the first value is that of end 0, which sent the REQ.
+/// Parameters of a connection. In each array, the value of end 0, which sent the REQ, comes first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Managed {
     /// Service ID from the REQ.
     pub service: ServiceId,
-    /// PSNs of the first requests.
+    /// PSN of the first request of each end.
     pub first_psns: [Psn; 2],
     /// Path MTU in bytes; `None` if the REQ has an undefined code.
     pub path_mtu: Option<u32>,

@@ -85,8 +85,7 @@ impl<'a> Parsed<'a> {
     }
 }
 
-/// Returns 32 bits that differ, with high probability, when the bytes differ. Four independent states speed up the
-/// pass over the payload.
+/// Returns a hash of the bytes. Four independent states speed up the pass over the payload.
 fn digest(bytes: &[u8]) -> u32 {
     const ODD: u64 = 0x9E37_79B9_7F4A_7C15;
     let mix = |state: u64, word: u64| (state.rotate_left(23) ^ word).wrapping_mul(ODD);

@@ -60,8 +60,9 @@ impl Partition {
         }
     }
 
-    /// Takes a packet of an end. Returns the number of an earlier packet with a different P_Key, if both packets
-    /// after that packet have the old P_Key. Then no change of the partition explains the different P_Key.
+    /// Takes a packet of an end. If this packet and the previous packet have the end's own P_Key, and the packet
+    /// before them has a different P_Key, returns the number of the packet with the different P_Key. A change of the
+    /// partition does not explain a different P_Key in a single packet.
     pub(super) fn take(&mut self, by: usize, parsed: &Parsed<'_>) -> Option<u64> {
         let (seen, sent) = (parsed.bth.p_key(), &mut self.0[by]);
         let is_own = sent.own.is_some_and(|(own, _)| own == seen);

@@ -29,11 +29,12 @@ const EACH: usize = 2;
 /// Maximum number of events in the text of a rule that holds.
 const EVIDENCE: usize = 2;
 
-/// Rule of reserved bits, which is skipped here. Only the test of reserved bits checks them, so that one fault does not
-/// fail all other tests.
+/// Rule about reserved bits, which is skipped here. Only the test of reserved bits checks them. Otherwise, one
+/// device that sets a reserved bit would fail all tests.
 const RESERVED: Rule = Rule::Reserved;
 
-/// Adds a failed check for each rule that the device breaks, unless a lost packet explains the violation.
+/// Adds a failed check for each rule that the device breaks, unless a lost packet explains the violation. Then adds
+/// the checks for the rules that the test exercises, and for `statements`.
 ///
 /// Violations by the peer are not reported, because the peer breaks rules on purpose. Packets of the peer that the
 /// device must silently drop are not checked.
@@ -55,8 +56,8 @@ pub fn judge(trace: &Trace, findings: &mut Findings<'_>, statements: &[&str]) {
             findings.not_applicable.get_or_insert_with(|| not_taken(&said));
             continue;
         }
-        // A finding that a habit of the device explains is an observation. The exception is a finding of
-        // `Habit::RULE` in the test of that habit.
+        // If a habit of the device explains the finding, it becomes an observation. Only a finding of `Habit::RULE`
+        // in the test of that habit remains a finding.
         let establishes = |habit: &Habit| said.rule == Habit::RULE && habit.is_subject_of(&trace.begin.test);
         let foreign = said.habit.filter(|habit| !establishes(habit));
         let most = if foreign.is_some() { 1 } else { EACH };
@@ -97,7 +98,7 @@ pub fn judge(trace: &Trace, findings: &mut Findings<'_>, statements: &[&str]) {
     exercised(findings, &held, (&wanted, statements), (is_broken, refused));
 }
 
-/// Returns the reason why the test does not apply: the host refused a step or a work request.
+/// Returns the reason why the test does not apply, for a step or a work request that the host refused.
 fn not_taken(said: &RuleFinding<'_>) -> String {
     format!(
         "the host of the DUT's device lacks a capability that the test needs: {}: {}",
@@ -242,8 +243,8 @@ fn packets(trace: &Trace) -> (Vec<RuleFinding<'_>>, Vec<RuleHeld<'_>>) {
                     .collect(),
             }
         }));
-        // The peer may reuse a PSN for another request. If the first request was lost, the device knows only the
-        // second request. Skip the findings from the second request on, unless the device answered the first
+        // The peer may reuse a PSN for another request. If the first request with the PSN was lost, the device knows
+        // only the second one. Skip the findings from the second request on, unless the device answered the first
         // request.
         let altered = connection
             .findings
@@ -271,7 +272,7 @@ fn packets(trace: &Trace) -> (Vec<RuleFinding<'_>>, Vec<RuleHeld<'_>>) {
             if finding.by != DUT || !is_its_own || finding.rule == RESERVED {
                 continue;
             }
-            // The packet rules assume that the speed of the device's clock is constant. If it varies, a wrong
+            // The packet rules assume that the speed of the device's clock is constant. If the speed varies, a wrong
             // interval is inconclusive.
             let is_of_time = finding.rule == INTERVAL && trace.begin.stretch() > 1.0;
             broken.push(RuleFinding {
@@ -304,7 +305,7 @@ const INTERVAL: Rule = Rule::RnrInterval;
 /// Rules with the excuse that a packet had not arrived. In a simulation, the time since the packet was sent decides
 /// whether the excuse applies.
 const OF_TIME: [Rule; 2] = [INTERVAL, Rule::SequenceNak];
-/// Upper bound of the time in which two packets may cross on a simulated path, without the device's own delay.
+/// Upper bound of the time in which two packets may cross on a simulated path, not counting the device's own delay.
 const CROSSING: Duration = Duration::from_micros(100);
 
 /// Returns the device's shortest time from a request to its response. A packet may spend that time inside the device.
@@ -361,8 +362,8 @@ fn parsed(frame: &FrameSeen) -> Option<(&FrameSeen, Packet<'_>)> {
     Some((frame, Packet::parse(Medium::Ethernet, &frame.bytes).ok()?))
 }
 
-/// Returns whether the first packet came from the peer and must have arrived before the device sent the last packet.
-/// Two packets less than `crossing` apart may have crossed.
+/// Returns whether the first of the frames came from the peer, and had certainly arrived before the device sent the
+/// last of the frames. Two frames at most `crossing` apart may have crossed.
 fn had_arrived<'t>(mut frames: impl DoubleEndedIterator<Item = &'t FrameSeen>, crossing: Duration) -> bool {
     let (last, first) = (frames.next_back(), frames.next());
     first
@@ -372,7 +373,9 @@ fn had_arrived<'t>(mut frames: impl DoubleEndedIterator<Item = &'t FrameSeen>, c
 
 /// Connected queue pair of the device.
 struct Pair {
+    /// Number of the device's queue pair.
     dut: Qpn,
+    /// Number of the peer's queue pair.
     own: Qpn,
     /// PSN of the first request that the queue pair expects.
     expects: Option<Psn>,
@@ -382,6 +385,7 @@ struct Pair {
     answers: Option<u32>,
     /// Remote access rights of the peer.
     rights: Rights,
+    /// First and last position of the connection in the record.
     places: (usize, usize),
 }
 

@@ -30,14 +30,14 @@ pub(super) struct Request {
     pub(super) at: Option<Time>,
     /// Number of messages completed up to this request, counted from the start of `epoch`.
     pub(super) messages: u32,
-    /// Identifier of the message count. A gap among the requests starts a new count.
+    /// Number of the message count that `messages` belongs to. A gap among the requests starts a new count.
     pub(super) epoch: u32,
     /// Whether the capture has a packet of the request that a conforming port accepts. If not, only the request's
     /// PSN is known.
     pub(super) is_taken: bool,
-    /// Offset after the furthest response seen, in PSNs.
+    /// Offset in PSNs directly after the furthest response seen.
     pub(super) next_response: u32,
-    /// Offset of the next response if the responder continues in sequence, in PSNs.
+    /// Offset in PSNs of the next response, if the responder continues in sequence.
     pub(super) response_cursor: u32,
     /// Whether the checks no longer expect the request's missing responses, because a later request was answered or
     /// a response was wrong.

@@ -10,8 +10,8 @@ pub(super) struct Refusal {
     pub(super) syndrome: Syndrome,
     pub(super) number: u64,
     pub(super) at: Option<Time>,
-    /// End of an RNR NAK's interval. If a second RNR NAK came before the request was repeated, this is the earlier
-    /// of both ends. A requester may ignore the second RNR NAK.
+    /// End of an RNR NAK's interval. If a second RNR NAK came before the request was repeated, the earlier of the
+    /// two ends, because a requester may ignore the second RNR NAK.
     pub(super) ends: Option<Time>,
     /// Whether the request was sent again after the refusal.
     pub(super) is_asked_again: bool,
@@ -29,12 +29,12 @@ pub(super) struct Offset {
     pub(super) least: u32,
     /// Largest possible value minus the smallest.
     pub(super) room: u32,
-    /// Number of the last packet that contributed.
+    /// Number of the last packet that narrowed the offset.
     pub(super) number: u64,
-    /// Value of the checks' own count at the last response that contributed.
+    /// The checks' own count at that packet.
     pub(super) of: u32,
-    /// Whether the value is certain: it is given, or responses to two requests agree on it. A single response may
-    /// answer a request from before the capture.
+    /// Whether the value is certain: it is given, or responses to two requests agree on it. A single response is not
+    /// enough, because it may answer a request from before the capture.
     pub(super) is_sure: bool,
     /// Whether one response alone determines the value.
     pub(super) is_exact: bool,
@@ -68,8 +68,8 @@ impl Responses {
         self.acknowledged.is_some_and(|(newest, _)| is_up_to(psn, newest))
     }
 
-    /// Returns whether a response to this PSN, or to a later one, was seen before its request. A request after all such
-    /// responses is certainly new.
+    /// Returns whether a response to this PSN, or to a later one, was seen before its request. Forgets all such
+    /// responses if the PSN is later than theirs: the request is then certainly new.
     pub(super) fn was_answered_unseen(&mut self, psn: Psn) -> bool {
         self.answered_unseen.take_if(|answered| !is_up_to(psn, *answered));
         self.answered_unseen.is_some()

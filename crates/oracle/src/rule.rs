@@ -4,16 +4,16 @@ use core::fmt;
 
 pub(crate) use crate::registry::Rule;
 
-/// Explanation for a packet that breaks a rule, under which neither end is at fault.
+/// Event that would explain a broken rule without a fault of either end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Excuse {
-    /// Requests were lost in the capture or before it.
+    /// The capture lacks requests: they were lost before the capture point, or the capture missed them.
     RequestsLost,
-    /// Requests newer than all captured requests were lost in the capture or before it.
+    /// The capture lacks requests that are newer than all captured requests.
     NewestLost,
-    /// Responses were lost in the capture or before it.
+    /// The capture lacks responses: they were lost before the capture point, or the capture missed them.
     ResponsesLost,
-    /// A captured packet was lost after the capture point, or had not arrived yet.
+    /// A captured packet was lost after the capture point, or had not yet reached the other end.
     NotArrived,
     /// The packet was damaged on its way.
     Damaged,
@@ -21,12 +21,12 @@ pub enum Excuse {
     Reordered,
     /// The response belongs to another connection between the same ports.
     OtherPair,
-    /// Another connection with the same queue pair number begins here.
+    /// Another connection with the same queue pair number begins with the packet.
     AnotherConnection,
     /// The host changed the memory of a request before its completion, so that the retransmission carries other
     /// bytes.
     MemoryChanged,
-    /// The subnet manager changed the partition, or the path.
+    /// The subnet manager changed the partition or the path.
     PartitionChanged,
     /// The responder had already counted the request in its MSN, because of an earlier transmission that was not
     /// captured.
@@ -38,13 +38,13 @@ pub enum Excuse {
 impl Excuse {
     /// Returns whether the record of a test rules this excuse out.
     ///
-    /// No packet is damaged between the device and the peer. Every packet of the peer is recorded before it leaves. The
-    /// tester controls the host, and changes neither memory nor partition. A `simulated` link loses no response and
-    /// keeps the order. The other excuses stay possible, for example:
+    /// In a test, no packet is damaged between the device and the peer. Every packet of the peer is recorded before
+    /// it leaves. The tester controls the host, and changes neither memory nor partition. A `simulated` link loses
+    /// no response and keeps the order. All other excuses stay possible, for example:
     ///
     /// - `NotArrived`: a packet may not have arrived yet.
-    /// - `RequestsLost`: a stray packet of the peer with a PSN far from the expected one looks like a packet after many
-    ///   lost requests.
+    /// - `RequestsLost`: the peer may send a packet with a PSN far from the expected PSN. Such a packet looks as if
+    ///   many requests before it had been lost.
     pub(super) fn is_excluded_in_record(self, simulated: bool) -> bool {
         match self {
             Self::CameBefore
@@ -101,8 +101,8 @@ pub(super) enum Outcome {
 }
 
 impl Outcome {
-    /// Returns `Holds` if `is_so`, else `Broken`. Calls `words` for the expected and the seen value only in the
-    /// second case.
+    /// Returns `Holds` if `is_so`, else `Broken`. `words` returns the expected and the seen value, and is called
+    /// only for `Broken`.
     pub(super) fn must<E: fmt::Display, S: fmt::Display>(is_so: bool, words: impl FnOnce() -> (E, S)) -> Self {
         if is_so {
             return Self::Holds;

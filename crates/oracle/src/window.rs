@@ -1,5 +1,5 @@
-//! Window of the requests in one direction that rules still need: unanswered requests, and the last requests before
-//! them.
+//! Requests in one direction that the rules still need: the unanswered requests, and the last answered requests
+//! before them.
 
 use std::collections::VecDeque;
 
@@ -16,8 +16,8 @@ const HISTORY: usize = 256;
 const MOST: usize = 8192;
 /// Number of newest requests that are compared one by one before the binary search.
 const NEWEST: usize = 8;
-/// Limit of the PSN distance from the oldest to the newest request of the window: a quarter of all PSNs. A PSN is then
-/// clearly ahead or behind.
+/// Limit of the PSN distance from the oldest to the newest request of the window: a quarter of all PSNs. With this
+/// limit, every PSN is clearly ahead of the window or behind it.
 const SPAN: u32 = 1 << 22;
 /// A request that skips this many PSNs or more counts as part of another connection.
 const FAR: u32 = 1 << 16;
@@ -45,7 +45,8 @@ pub(super) enum Place {
     Next,
     /// This many PSNs before the request were not seen.
     Ahead(u32),
-    /// Retransmission of the request at this index, from this offset in PSNs on.
+    /// Retransmission. The first field is the index of the request. The second field is the offset in PSNs at which
+    /// the retransmission begins, because a READ may be repeated in part.
     Again(usize, u32),
     /// The PSN lies in an earlier gap.
     Hole,
@@ -68,15 +69,16 @@ pub(super) struct Window {
     pub(super) stray: Option<Psn>,
     /// Whether a sequence NAK has named `stray`.
     pub(super) stray_is_answered: bool,
-    /// Number of message counts started so far: the last [`Request::epoch`].
+    /// Number of the newest epoch. The messages are counted from 0 again in each epoch; a gap among the requests
+    /// starts a new one. See [`Request::epoch`].
     epochs: u32,
     pub(super) pmtu: Pmtu,
     pub(super) pmtu_source: Source,
     /// Number of READs and atomics that may still await responses.
     owed: u32,
-    /// READs and atomics with a retransmission that is not answered yet.
+    /// Number of READs and atomics with a retransmission that is not answered yet.
     asked_again: u32,
-    /// Number of READs and atomics that the responder accepts at a time; 0: unknown, which counts as one.
+    /// Number of READs and atomics that the responder accepts at a time. 0 means unknown, and counts as one.
     pub(super) answers: u32,
 }
 
@@ -122,7 +124,7 @@ impl Window {
         Some(self.requests.range(from..=at).collect())
     }
 
-    /// Returns [`Self::before`], unless that packet is damaged, so that only its PSN is known.
+    /// Returns the same request as [`Self::before`]; `None` if its packet is damaged, so that only its PSN is known.
     pub(super) fn taken_before(&self, at: usize) -> Option<&Request> {
         self.before(at).filter(|before| before.is_taken)
     }
@@ -148,7 +150,8 @@ impl Window {
         (offset < HALF && into < takes).then_some((behind - 1, into))
     }
 
-    /// Returns the largest number of PSNs that a READ of unknown size may take: up to the next request seen.
+    /// Returns the largest number of PSNs that the READ of unknown size at index `at` may take. The next request
+    /// seen limits it.
     fn room(&self, at: usize) -> u32 {
         let read = &self.requests[at];
         match self.requests.get(at + 1) {
@@ -165,8 +168,9 @@ impl Window {
         self.owed += u32::from(request.is_owed());
     }
 
-    /// Reduces a READ to `psns` PSNs, if its size was derived from the next request alone. A packet between the two
-    /// requests was then lost, and a new message count starts after the READ.
+    /// Reduces a READ to `psns` PSNs, if its size was only inferred from the next request, and was larger. The READ
+    /// was then shorter than inferred, so a packet between the two requests was lost. A new message count therefore
+    /// starts after the READ.
     fn shrink(&mut self, at: usize, psns: u32) {
         let read = &self.requests[at];
         if !read.is_inferred || psns >= read.psns {
@@ -205,7 +209,7 @@ impl Window {
         }
     }
 
-    /// Marks the request with that PSN as malformed. The remaining length of its message is then unknown.
+    /// Marks the request that takes the PSN as malformed. The remaining length of its message is then unknown.
     pub(super) fn doubt(&mut self, psn: Psn) {
         if let Some((at, _)) = self.find(psn) {
             self.requests[at].left = None;
@@ -213,15 +217,16 @@ impl Window {
         }
     }
 
-    /// Sets the reason why the responder must, or may, refuse the request with that PSN.
+    /// Sets the reason why the responder must, or may, refuse the request that begins at the PSN.
     pub(super) fn set_invalid(&mut self, psn: Psn, invalid: Option<Invalid>) {
         if let Some((at, 0)) = self.find(psn) {
             self.requests[at].invalid = invalid;
         }
     }
 
-    /// Stores whether the responder's memory and queue pair allow the request that packet `number` carried first. Does
-    /// nothing if a request before it is missing, because the responder may then have dropped the request.
+    /// Stores whether the responder's memory and queue pair allow the request that begins at the PSN. Does nothing
+    /// if packet `number` is not its first transmission. Also does nothing if the request before it is missing,
+    /// because the responder may then have dropped the request.
     pub(super) fn allow(&mut self, psn: Psn, number: u64, allows: Allows) {
         if let Some((at, 0)) = self.find(psn)
             && (at == 0 || self.requests[at - 1].epoch == self.requests[at].epoch)
@@ -246,7 +251,8 @@ impl Window {
             return Place::Next;
         }
         match self.find(psn) {
-            // The READ of unknown size may end anywhere before this PSN.
+            // The READ of unknown size may end anywhere before this PSN. The PSN may therefore belong to a new
+            // request.
             Some((at, into @ 1..)) if self.requests[at].psns == 0 => return Place::Ahead(into),
             Some((at, into)) => return Place::Again(at, into),
             None => {}
@@ -266,7 +272,7 @@ impl Window {
         self.begun.or_else(|| Some(self.requests.front()?.psn))
     }
 
-    /// Returns whether the PSN may follow the newest request, a READ of unknown size.
+    /// Returns whether the newest request is a READ of unknown size that may end directly before the PSN.
     fn ends_a_read(&self, psn: Psn) -> bool {
         self.newest().is_some_and(|read| {
             let count = psn.since(read.psn);
@@ -300,8 +306,8 @@ impl Window {
         }
     }
 
-    /// Notes a request with a PSN far from all others. If it is far ahead, a sequence NAK of the expected PSN may
-    /// follow.
+    /// Notes a request with a PSN far from all others. If the PSN is far ahead, a sequence NAK with the expected PSN
+    /// may follow.
     pub(super) fn strayed(&mut self, psn: Psn) {
         if self.next.is_some_and(|next| psn.since(next) < HALF) {
             self.stray = self.next;
@@ -309,7 +315,7 @@ impl Window {
         }
     }
 
-    /// Adds a new request. `gap`: PSNs before the request are missing.
+    /// Adds a new request. `gap`: whether requests directly before this request are missing.
     pub(super) fn push(&mut self, parsed: &Parsed<'_>, gap: bool, acknowledged: Option<Psn>) {
         let open_read = self.newest().filter(|read| read.psns == 0 && !gap);
         if let Some(psns) = open_read.map(|read| parsed.psn.since(read.psn)) {
@@ -352,8 +358,8 @@ impl Window {
         }
     }
 
-    /// Sets [`Request::epoch`] to `epoch`. If `epoch` is `None`, the connection's first request gets 0, any other
-    /// request a new number.
+    /// Returns the request with its [`Request::epoch`] set to `epoch`. If `epoch` is `None`, the connection's first
+    /// request gets 0, and any other request gets a new number.
     fn counted(&mut self, request: Request, epoch: Option<u32>) -> Request {
         let epoch = epoch.or_else(|| (self.begun == Some(request.psn)).then_some(0));
         let epoch = epoch.unwrap_or_else(|| {
@@ -415,13 +421,14 @@ impl Window {
             return self.replace(at, parsed);
         }
         if into > 0 || !self.requests[at].is_as(parsed) {
-            // The retransmission starts inside the request, or differs from the original. The results of the validity
-            // and access checks then no longer apply to this request and later requests.
+            // The retransmission starts inside the request, or differs from the original. The validity and access of
+            // this request and of all later requests are then unknown.
             for request in self.requests.range_mut(at..) {
                 (request.invalid, request.denied, request.is_allowed) = (None, None, false);
             }
         }
-        // If the gap before this request is filled now, it continues the message count of the request before it.
+        // If the gap before this request has been filled in the meantime, this request continues the message count
+        // of its predecessor.
         let counted = self.taken_before(at).map(|before| (before.epoch, before.messages));
         let behind = self.owed + self.asked_again;
         let request = &mut self.requests[at];
@@ -497,7 +504,7 @@ impl Window {
         self.owed + self.asked_again > 0
     }
 
-    /// Returns whether READs or atomics were retransmitted and not answered since.
+    /// Returns whether a READ or atomic was retransmitted and not answered since.
     pub(super) fn is_asked_again(&self) -> bool {
         self.asked_again > 0
     }
@@ -516,7 +523,8 @@ impl Window {
         })
     }
 
-    /// Returns whether the READ or atomic may exceed the number that the responder accepts at a time.
+    /// Returns whether the request at index `at` is a READ or atomic that may exceed the number that the responder
+    /// accepts at a time.
     pub(super) fn may_be_one_more(&self, at: usize) -> bool {
         let request = &self.requests[at];
         request.asks().has_response() && request.behind >= self.answers.max(1)
@@ -549,8 +557,8 @@ impl Window {
         self.owed += u32::from(request.is_owed());
     }
 
-    /// Notes that the request at index `at` was acknowledged. Retransmissions that were sent before that request
-    /// have been answered, or will never be answered.
+    /// Notes that the request at index `at` was acknowledged. Forgets the retransmissions that were sent before that
+    /// request: they have been answered, or will never be answered.
     pub(super) fn acknowledged(&mut self, at: usize) {
         if self.asked_again == 0 {
             return;
@@ -597,7 +605,7 @@ impl Window {
     }
 }
 
-/// Returns the number of bytes of a WRITE message that later packets carry.
+/// Returns the number of bytes of a WRITE message that packets after `parsed` carry. `before`: the packet before it.
 fn left(parsed: &Parsed<'_>, before: Option<&Request>) -> Option<u32> {
     match (RequestKind::of(parsed.opcode), parsed.reth()) {
         (RequestKind::Write(Part::First | Part::Only), Some(reth)) => reth.dma_len().checked_sub(parsed.length),

@@ -43,7 +43,7 @@ pub(super) fn list(directory: &Path) -> Result<Vec<Artifact>, Status> {
     Ok(artifacts)
 }
 
-/// Opens a file of a record. If the record has no capture, makes one.
+/// Opens a file of a record. If `name` is [`CAPTURE`] and the record has no such file, makes the capture.
 pub(super) fn open(directory: &Path, name: &str) -> Result<File, Status> {
     if !is_name(name) {
         return Err(errors::invalid_field(

@@ -128,7 +128,7 @@ impl LeaseService for Leases {
                     found.truncate(size);
                     return Ok(found);
                 }
-                // The caller may not see some of the newest leases, so read more.
+                // Some of the newest leases are hidden from the caller, so read more.
                 at_most = at_most.saturating_mul(8);
             }
         };
@@ -396,7 +396,7 @@ mod tests {
         let id = LeaseId::like(&RunId::new(0, 0));
         let mut lease = crate::sched::fresh(id, &owner, vec!["a".into(), "b".into()], None, Priority::Normal);
         let may = |lease: &StoredLease, name: &str| may_end(&access, &caller(name), lease, "end this lease").is_ok();
-        // The owner may now see only one of the rigs.
+        // The owner alice has a role on only one of the rigs.
         assert!(may(&lease, "alice") && may(&lease, "erin") && !may(&lease, "dave"));
         lease.rig = "b".into();
         assert!(may(&lease, "alice") && may(&lease, "erin") && !may(&lease, "dave"));

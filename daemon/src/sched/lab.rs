@@ -259,8 +259,8 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Resets leases to waiting in the database. The database may have committed their grants, although this daemon
-    /// got no response.
+    /// Makes the leases in `unheard` wait again in the database. The database may have committed their grants,
+    /// although this daemon got no response.
     fn take_back(&self) -> Result<(), StoreError> {
         let unheard: Vec<LeaseId> = self.state().unheard.iter().cloned().collect();
         for id in unheard {

@@ -1,7 +1,7 @@
 //! The services of the server, by name.
 //!
-//! This module replaces tonic's own router, which adds a web framework to every program that is built with the
-//! same features.
+//! This module replaces tonic's own router. The router is behind a feature of tonic that adds a web framework.
+//! Cargo would build the web framework into every program that is built together with the daemon.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;

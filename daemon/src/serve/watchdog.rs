@@ -66,9 +66,9 @@ async fn watch(every: Duration, asked: impl Fn() + Clone + Send + 'static, mut s
 struct Threads(Vec<(u64, Duration)>);
 
 impl Threads {
-    /// Returns a thread that has been in the same call since the last check. Does not return a thread that waits
-    /// for work. Does not return a thread with much work either, because the runtime updates its busy time every
-    /// few dozen tasks.
+    /// Returns a thread that has been in the same call since the last check. A thread that waits for work is not
+    /// returned. A thread with much work is not returned either: the runtime updates its busy time every few dozen
+    /// tasks, so the time differs from the last check.
     fn stuck(&mut self, metrics: &RuntimeMetrics) -> Option<usize> {
         let seen = |thread| {
             (

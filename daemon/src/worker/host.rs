@@ -24,8 +24,8 @@ use verbatim_run::{self as run, Event, Request, RunError, now_ns};
 pub struct Supervision {
     /// The program with the `worker` command; by default the program of this process.
     pub program: PathBuf,
-    /// The directory of the sockets `RIG.sock` of rigs whose workers the service manager starts; `None` if it starts no
-    /// workers.
+    /// The directory with a socket `RIG.sock` for each rig whose worker the service manager starts. `None` if the
+    /// service manager starts no workers.
     pub units: Option<PathBuf>,
     /// The interval of pings.
     pub ping_every: Duration,

@@ -63,7 +63,8 @@ mod tests {
         let (stop, stopped) = mpsc::channel::<()>();
         let waiting = thread::spawn(move || {
             send.send(Pulse::of_this_thread(limit)).unwrap();
-            // Wakes up by itself until told to stop, then waits forever.
+            // Wakes up again and again until `stop` is dropped. Then waits without waking up, until `let_go` is
+            // dropped.
             while stopped.recv_timeout(Duration::from_millis(5)) == Err(mpsc::RecvTimeoutError::Timeout) {}
             wait.recv().unwrap_err();
         });

@@ -21,7 +21,7 @@ use verbatim_run::state::StateDirectory;
 use verbatim_run::{Event, journal_owner};
 use verbatim_tester::FileJournal;
 
-/// How long to read output after the end of a process. Another process may hold its pipes open.
+/// How long to read the pipes of an ended process. A pipe may stay open, because another process may hold it too.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Why a worker did not complete its job, and what to do next. The cause is always the tester.
@@ -155,7 +155,7 @@ async fn hand_over_places(rig: &RigConfig, state: &StateDirectory) -> Result<(),
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(runs)?;
         FileJournal::prepare(&journals, &name)?;
         if FileJournal::look(&journals, owner.clone()).is_some() {
-            // Ignore an error: the worker reports the same error.
+            // `open` moves the journal. Ignore an error: the worker reports the same error.
             drop(FileJournal::open(&journals, owner));
         }
         io::Result::Ok(())

@@ -22,8 +22,8 @@ pub(crate) fn are_units() -> bool {
     std::env::var_os(VARIABLE).is_some()
 }
 
-/// Hides memory, descriptors and file system view of this process from other processes of the same user in /proc.
-/// All workers run as the daemon's user, and the units must not see each other's files.
+/// Hides this process's memory, descriptors and file system view in /proc from other processes of the same user.
+/// All workers run as the daemon's user, and a worker must not see the files of another worker's unit.
 pub(crate) fn out_of_sight() {
     // Ignore an error: all supported kernels accept this setting.
     let _ = nix::sys::prctl::set_dumpable(false);

@@ -17,8 +17,8 @@ use crate::host::program;
 
 /// A process that ends when its handle is dropped, and also when this process ends or is killed.
 ///
-/// A separate thread starts the process and waits for its end, because the kernel ends a child with the thread that
-/// started it. A test's thread may end too early.
+/// The kernel ends a child with the thread that started the child. A thread of a test may end while the process is
+/// still needed, so a separate thread starts the process and waits for its end.
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) pid: u32,

@@ -34,8 +34,9 @@ pub struct RxeLab {
 }
 
 impl RxeLab {
-    /// Boots the machine. With `binaries`, the directory of `verbatim` and `verbatim-agent`, the machine runs the agent
-    /// behind mutual TLS, and the lab has a rig file. Without `binaries`, the lab has only the device.
+    /// Boots the machine. `binaries` is the directory of `verbatim` and `verbatim-agent`. With it, the machine
+    /// runs the agent, which demands client certificates (mutual TLS), and the lab has a rig file. If `binaries`
+    /// is `None`, the lab has only the machine with the device.
     ///
     /// # Errors
     ///
@@ -98,7 +99,8 @@ impl RxeLab {
         self.directory.path()
     }
 
-    /// Returns the path of the rig file, with one rig, `rxe`, if the agent runs.
+    /// Returns the path of the rig file, which contains the rig `rxe`. Returns `None` if the lab was started
+    /// without an agent.
     pub fn rig_file(&self) -> Option<&Path> {
         self.rig_file.as_deref()
     }

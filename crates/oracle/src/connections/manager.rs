@@ -82,8 +82,8 @@ impl Message {
 }
 
 impl Connections {
-    /// Takes a message of the communication manager and ignores other packets. A REP begins a connection. Calls `ended`
-    /// for each older connection with one of its queue pairs.
+    /// Takes a message of the communication manager and ignores other packets. A REP begins a connection. Calls
+    /// `ended` for each older connection that used a queue pair of the new connection.
     pub fn manage(&mut self, packet: &Packet<'_>, mut ended: impl FnMut(Ended)) {
         let (Some(Half { from, to, .. }), Some(message)) = (half(packet), Message::of(packet)) else {
             return;

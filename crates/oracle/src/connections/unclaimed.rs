@@ -79,8 +79,8 @@ impl Connections {
         }
     }
 
-    /// Assigns a damaged request to a connection after a response with its PSN, if no other damaged request has that
-    /// PSN.
+    /// Assigns a damaged request to a connection when a response with the PSN of the request arrives, if no other
+    /// damaged request has that PSN.
     pub(super) fn claim_answered(&mut self, response: Half, psn: Psn, ended: &mut impl FnMut(Ended)) {
         let is_it = |(half, damaged): &(&Half, &Damaged)| {
             (half.from, half.to) == (response.to, response.from) && !damaged.is_response && damaged.psn == psn
@@ -115,7 +115,8 @@ impl Connections {
         core::mem::take(&mut self.unclaimed)
     }
 
-    /// Takes a damaged packet of a half. `expects`: a request's PSN is trusted and becomes the expected PSN.
+    /// Takes a damaged packet of a half. `expects`: whether the PSN of a request is trusted, and becomes the
+    /// expected PSN.
     fn claim(&mut self, half: Half, damaged: &Damaged, expects: bool, ended: &mut impl FnMut(Ended)) {
         let Ok(packet) = Packet::parse(damaged.medium, &damaged.bytes) else {
             return;

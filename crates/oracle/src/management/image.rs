@@ -14,8 +14,8 @@ pub(super) struct Image {
     known: Vec<Known>,
     /// Number of the exchange that showed the attribute last, or 0.
     pub(super) shown_in: u32,
-    /// Sets after the exchange `shown_in` that must not have changed the attribute, because of a wrong M_Key or an
-    /// illegal value.
+    /// The Set requests since the exchange `shown_in` that must not have changed the attribute, because their M_Key
+    /// was wrong or their value illegal.
     pub(super) denied: Vec<Denied>,
     /// Whether a Set has succeeded since the exchange `shown_in`.
     pub(super) is_set: bool,
@@ -135,7 +135,8 @@ impl Image {
 
 /// Returns whether the device, its link or other nodes change a field, so that no rule covers its value.
 pub(super) fn moves(simulated: bool, attribute: AttributeId, name: &str) -> bool {
-    // SMPs cause no P_Key or Q_Key violations. In real time, packets of other nodes may cause such violations.
+    // In simulation the device gets only SMPs, which cause no P_Key or Q_Key violations. In real time, packets of
+    // other nodes may cause them.
     let by_others = matches!(name, "P_KeyViolations" | "Q_KeyViolations");
     attribute == AttributeId::PORT_INFO
         && !(by_others && simulated)

@@ -76,7 +76,7 @@ pub(super) fn judge<'t>(
             given: None,
         }));
     }
-    // A value in two responses is not a transient state of a link that comes up.
+    // If two responses show the same illegal value, the value is not due to a link that comes up: drop the excuse.
     let of_link: Vec<(String, String)> = broken.iter().map(|of| (of.about.clone(), of.seen.clone())).collect();
     for of in broken.iter_mut().filter(|of| of.rule == Rule::Legal) {
         let same = (of.about.clone(), of.seen.clone());

@@ -98,11 +98,11 @@ impl Lock {
                 latest: (certain && !none).then_some(latest),
             },
             Some(timer) => Timer {
-                // If the timer did not run, it starts here, perhaps with a shorter period.
+                // The timer may not have run until now. Then it starts here, perhaps with a shorter period.
                 earliest: timer.earliest.min(earliest),
                 latest: match timer.latest {
                     Some(before) => Some(before.max(latest)),
-                    // If the timer was stopped, it starts again here.
+                    // The timer may have been stopped before. Then it starts again here.
                     None => (certain && !none).then_some(latest),
                 },
             },

@@ -1,4 +1,4 @@
-//! Management rules: checks a port from every SMP that reaches the port and from every response, in every test.
+//! Management rules. In every test, they check a port with every SMP that reaches the port and every response.
 //!
 //! The checks are a pure function of the record. `Port` models the state of the port: each attribute, field by field,
 //! as far as a Set or a response has shown it. The state also has the M_Key, its level and its lease, and the violation
@@ -63,8 +63,8 @@ pub struct Judged {
     pub asked: BTreeMap<&'static str, u64>,
 }
 
-/// Adds up to two failed checks for each rule that the device breaks. In real time, possible effects of loss, of a
-/// kernel or of another manager are observations. `alone`: whether no other subnet manager is present.
+/// Adds up to two failed checks for each rule that the device breaks. In real time, a violation that loss, a kernel
+/// or another manager may have caused is only an observation. `alone`: whether no other subnet manager is present.
 pub fn judge(alone: bool, trace: &Trace, findings: &mut Findings<'_>) {
     tell(trace, replay(alone, trace).broken, findings);
 }

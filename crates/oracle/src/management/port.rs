@@ -49,9 +49,9 @@ pub(super) struct Asked {
     pub(super) place: Place,
     /// Whether the port accepts the request's M_Key.
     pub(super) opens: Sure,
-    /// Whether the port drops Gets with a wrong M_Key at its protection level. `hides`: whether the port responds
-    /// to such Gets, but hides its M_Key.
+    /// Whether the port drops a Get with a wrong M_Key at its protection level.
     pub(super) drops: Sure,
+    /// Whether the port responds to such a Get, but hides its M_Key.
     pub(super) hides: Sure,
     /// Known values before a Set.
     pub(super) before: Option<Image>,
@@ -119,8 +119,8 @@ impl<'t> Port<'t> {
         self.images.get_mut(&(AttributeId::PORT_INFO, 0))?.field_mut(name)
     }
 
-    /// Returns whether no other manager can Set a field. Either none is present, or the port has an M_Key of the test
-    /// that Gets do not reveal.
+    /// Returns whether no other manager can Set a field. This is so if no other manager is present, or if the port
+    /// has an M_Key of the test that Gets do not reveal.
     pub(super) fn is_ours(&self) -> bool {
         if self.alone {
             return true;
@@ -332,7 +332,7 @@ impl<'t> Port<'t> {
             drops => drops,
         };
         if is_violation != Sure::Yes || asked.opens == Sure::Maybe {
-            // If the M_Key was right, it stopped the timer. The architecture leaves open whether a Get with a wrong
+            // An SMP with the right M_Key stops the timer. The architecture leaves open whether a Get with a wrong
             // M_Key also stops the timer if the protection level permits the Get.
             self.lock.may_stop();
         }

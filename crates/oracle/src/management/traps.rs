@@ -176,7 +176,8 @@ fn may_be(lids: &BTreeSet<u16>, lid: Lid) -> bool {
     }
 }
 
-/// Returns all LIDs that the port had or was given: its own, or its subnet manager's, as `which` selects.
+/// Returns all values that the port showed or was given for one LID of PortInfo. `which` selects the port's own LID,
+/// or its subnet manager's.
 fn lids(trace: &Trace, which: impl Fn(&PortInfo) -> Lid) -> BTreeSet<u16> {
     let of_port = |mad: &Mad| {
         let carries = mad.is_smp() && mad.attribute_id() == AttributeId::PORT_INFO;

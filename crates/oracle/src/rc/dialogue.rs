@@ -16,8 +16,9 @@ pub struct Seen<'t> {
     pub frame: &'t FrameSeen,
     /// The parsed packet.
     pub packet: Packet<'t>,
-    /// Position in the record's timeline. The tester's adapter may swap packets of the DUT. If a packet arrived after a
-    /// packet with a later PSN, but may have been sent first, it has the position of that other packet.
+    /// Position in the record's timeline. The tester's adapter may swap packets of the DUT. If a packet arrived
+    /// behind a packet with a later PSN, but may have been sent before it, both packets have the position of the
+    /// packet with the later PSN.
     pub place: usize,
 }
 
@@ -131,8 +132,9 @@ fn each(trace: &Trace) -> Vec<Result<Dialogue<'_>, Gap>> {
     all
 }
 
-/// Returns the position where the use of a queue pair ends: where the next queue pair is created. If the peer or
-/// the host still uses the queue pair after that position, its use ends where it is destroyed.
+/// Returns the position where the use of a queue pair ends. This is the position `next`, where the next queue pair
+/// is created. If the peer or the host still uses the queue pair after that position, its use ends where it is
+/// destroyed.
 pub fn end_of(trace: &Trace, created: &VerbsDone, next: usize) -> usize {
     let Some((.., Reply::Qp(qp), _)) = &created.answer else {
         return next;
@@ -164,7 +166,7 @@ fn gone(trace: &Trace, created: &VerbsDone, handle: u32) -> usize {
     later.find(is_it).map_or(end, |done| done.place)
 }
 
-/// Another queue pair, with the positions where it is created and destroyed.
+/// Number of a queue pair, and the positions where it is created and destroyed.
 type Other = (Qpn, usize, usize);
 
 /// Returns the DUT's queue pairs except the queue pair at index `at`. Packets to the returned queue pairs do not
@@ -238,7 +240,7 @@ fn one<'t>(
     let Some(own_qpn) = attributes.dest_qpn else {
         return Err(Gap::Missing(labels::RTR.name));
     };
-    // Without a value, the queue pair never was in RTS and has sent no request.
+    // If `sq_psn` was never set, the queue pair was never in RTS and has sent no request.
     let dut_psn = attributes.sq_psn.unwrap_or_default();
     let (dut_qpn, own_qpn) = (Qpn(qp.qpn), Qpn(own_qpn));
     let of_it = trace.timeline.frames_between(places);

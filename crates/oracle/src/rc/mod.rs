@@ -19,7 +19,7 @@ pub const RESPONSE_WAIT: Duration = Duration::from_millis(500);
 /// Time within which the data of an acknowledged WRITE must be visible to the host. The ACK proves execution, but
 /// does not order the WRITE before the host's reads. A later receive completion does.
 pub const ON_ITS_WAY: Duration = Duration::from_secs(2);
-/// PSN distance below which a PSN lies ahead of another PSN.
+/// Half of all PSNs. A PSN that is less than this distance ahead of another PSN is later than that PSN.
 pub const HALF: u32 = Psn::COUNT / 2;
 
 /// Returns the number of PSNs that a request takes. A SEND or WRITE takes one PSN for each packet, a READ one for

@@ -39,12 +39,12 @@ pub fn executes(t: &Trace, operation: Operation) -> bool {
     capabilities(t).is_none_or(|has| takes(&has.answers, operation))
 }
 
-/// Returns whether the DUT's RNR NAKs can carry that interval.
+/// Returns whether the DUT's RNR NAKs can carry the interval `timer`.
 pub fn rnr_timer(t: &Trace, timer: RnrTimer) -> bool {
     capabilities(t).is_none_or(|has| takes_value(&has.min_rnr_timers, timer.0))
 }
 
-/// Returns whether a queue pair of the DUT can have that ACK timeout.
+/// Returns whether a queue pair of the DUT can have the ACK timeout `timeout`.
 pub fn timeout(t: &Trace, timeout: AckTimeout) -> bool {
     capabilities(t).is_none_or(|has| takes_value(&has.timeouts, timeout.0))
 }

@@ -101,8 +101,8 @@ pub(super) fn read_response_opcode(answered: &Answered<'_>) -> Outcome {
         };
         (format!("RC RDMA READ Response {expected}"), answered.parsed.opcode)
     });
-    // A First or Only may answer a retransmission of the READ that the capture lacks. Before a Middle or Last, the
-    // capture may lack responses.
+    // A First or Only may answer a retransmission of the READ. The capture may lack that retransmission. Before a
+    // Middle or Last, the capture may lack responses.
     let held = match begins {
         true if ends_rightly => held.unless(Excuse::RequestsLost),
         false if ends_rightly && into > 0 => held.unless(Excuse::ResponsesLost),
@@ -117,7 +117,7 @@ pub(super) fn read_response_opcode(answered: &Answered<'_>) -> Outcome {
         }
         _ => held,
     };
-    // The PSN of the next request leaves the READ fewer PSNs than its length needs: one of the two PSNs is wrong.
+    // The PSN of the next request contradicts the length of the READ: one of the two requests has a wrong PSN.
     let is_cut = matches!(answered.window.pmtu.psns(request.bytes), Some(psns) if psns != request.psns);
     // The READ's size was derived from the next request, but a request between them may have been lost.
     let is_shorter = request.is_inferred && ends;

@@ -94,8 +94,8 @@ pub(crate) fn both(earlier: &Offset, later: &Offset) -> Option<Offset> {
             later.room.checked_sub(Psn::COUNT - from)?.min(earlier.room),
         )
     };
-    // Two exact values, of different counts, prove the offset. Intervals that overlap do not, because a response may
-    // answer a request from before the capture.
+    // Two exact values prove the offset, if the checks' own count differed at the two responses. Intervals that
+    // overlap do not prove it, because a response may answer a request from before the capture.
     let is_sure = earlier.is_sure || earlier.of != later.of && earlier.is_exact && later.is_exact;
     Some(Offset {
         least,

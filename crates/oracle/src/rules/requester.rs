@@ -112,7 +112,7 @@ fn acknowledged_again(asked: &Asked<'_>) -> Outcome {
     let Some((request, into)) = asked.earlier() else {
         return Outcome::NotAsked;
     };
-    // After a NAK, the requester may go back beyond the PSN of the NAK, to acknowledged requests.
+    // After a NAK, the requester may go back to a PSN before that of the NAK, and so repeat acknowledged requests.
     if asked.responses.sequence.is_some() || asked.responses.rnr.is_some() {
         return Outcome::NotAsked;
     }

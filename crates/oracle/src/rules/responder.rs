@@ -329,8 +329,8 @@ fn sequence_nak(answered: &Answered<'_>) -> Outcome {
             (expected, format!("a sequence NAK of PSN {psn}"))
         })
         .with(rnr.number)
-        // The capture may lack the newest requests. A conforming requester repeats the refused request first, so that
-        // the repetition is then among them.
+        // The capture may lack the newest requests. A conforming requester repeats the refused request first, so the
+        // capture then lacks that repetition, too.
         .unless(Excuse::NewestLost);
     }
     if !is_due && answered.window.is_beyond(psn.next()) {
@@ -346,7 +346,7 @@ fn sequence_nak(answered: &Answered<'_>) -> Outcome {
             Some(_) => Excuse::RequestsLost,
         });
     }
-    // After a gap, the responder drops requests. They are missing until they are sent again.
+    // After a gap, the responder drops all later requests. These count as missing until they are sent again.
     let was_dropped = |number: u64| {
         let behind = answered.responses.dropped_behind;
         behind.is_some_and(|(before, nak)| before != psn && is_up_to(before, psn) && number < nak)
@@ -388,7 +388,7 @@ fn retry_before_ack(answered: &Answered<'_>) -> Outcome {
         let both = both.into_iter().flatten();
         both.filter(|refused| is_up_to(refused.psn, executed_to))
     };
-    // If both refusals apply, the one whose request was not sent again decides.
+    // There may be two refusals, an RNR NAK and a sequence NAK. The one whose request was not sent again decides.
     let waits = refusals().find(|refused| !refused.is_asked_again);
     let Some(refused) = waits.or_else(|| refusals().next()) else {
         return Outcome::NotAsked;

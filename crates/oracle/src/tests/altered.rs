@@ -179,9 +179,8 @@ fn missing_packet_is_found_without_loss() {
         })
         .map(|missing| missing + 1)
         .collect();
-    // The first and the last packets may be missing without a violation. So may an ACK that a later response
-    // replaces, and one of two requests for the same atomic. An RNR NAK may be missing, because a timeout may also
-    // cause the retry.
+    // These packets may be missing without a violation: the first and the last packets, an ACK that a later response
+    // replaces, one of two requests for the same atomic, and an RNR NAK (a timeout may also cause the retry).
     assert_eq!(harmless, [1, 4, 8, 22, 23, 25, 27, 29, 30, 31]);
 }
 

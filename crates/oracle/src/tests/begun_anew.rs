@@ -138,7 +138,8 @@ fn counts_of_the_ends_are_independent() {
 
 #[test]
 fn other_path_mtu_begins_another_connection() {
-    // `None`: the other end sends its first requests. `Some`: the same end continues that many PSNs ahead.
+    // `ahead` is `None`: the other end sends its first requests. `Some`: the same end continues that many PSNs
+    // ahead.
     for ahead in [None, Some(0), Some(14)] {
         let mut qp = QpTrace::default();
         qp.asks(Opcode::RC_SEND_FIRST, 0, bytes(PMTU, 1));

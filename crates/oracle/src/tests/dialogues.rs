@@ -1,6 +1,6 @@
-//! Generated dialogues. Legal dialogues break no rule, for each service and each requesting end: complete, with loss,
-//! reordered, mirrored, and with reused queue pairs. In illegal dialogues, the checks name the packet that breaks the
-//! rule.
+//! Generated dialogues of each service, with either end as the requester. A legal dialogue breaks no rule, even if
+//! packets are lost, reordered or mirrored, or if its queue pairs are used again. In an illegal dialogue, the checks
+//! name the packet that breaks the rule.
 
 use verbatim_wire::packet::{Syndrome, edit, mend_icrc};
 use verbatim_wire::values::Hex64;
@@ -401,7 +401,8 @@ fn dialogue_without_loss_breaks_no_rule() {
     }
 }
 
-/// Illegal dialogue: a legal dialogue, its change, and the number and rule of the packet that breaks a rule.
+/// Illegal dialogue: a legal dialogue, the change that makes it illegal, the number of the packet that breaks a
+/// rule, and the name of the rule.
 type Row = (fn() -> Vec<Step>, fn(&mut Vec<Step>), usize, &'static str);
 
 fn shift(steps: &mut [Step], from: usize) {

@@ -1,8 +1,9 @@
 //! Rules for expected responses: a response to each request that needs one and to each duplicate, and a NAK for each
 //! gap.
 //!
-//! A response meets the rule if it acknowledges the request, or refuses the request or an earlier one. Other rules
-//! check the response itself. Where packets can be lost, a missing response breaks a rule only in three cases:
+//! A response meets the rule if it acknowledges the request, refuses the request, or refuses an earlier request.
+//! Other rules check the response itself. Where packets can be lost, a missing response breaks a rule only in three
+//! cases:
 //!
 //! * The request is known to be in sequence, was sent three times, and the device responds to later packets.
 //! * The response is a NAK that is sent only once, for a gap or at the end of the connection. It is missing on more
@@ -62,8 +63,9 @@ fn is_missing_always(trace: &Trace, like: &ExpectedResponse<'_>) -> bool {
     is_beyond_loss(without, with)
 }
 
-/// Returns whether a response is missing on more connections than lost packets explain: at least three, plus one
-/// for every eight connections. On a link that loses one packet in 50, only one request in 25 gets no response.
+/// Returns whether a response is missing on more connections than lost packets explain: at least three, plus one for
+/// every eight connections. `without` and `with` are the numbers of connections without and with the response. On a
+/// link that loses one packet in 50, only one request in 25 gets no response.
 const fn is_beyond_loss(without: usize, with: usize) -> bool {
     without >= TRIES as usize + (without + with) / 8
 }
@@ -109,8 +111,8 @@ fn with_and_without(
     counts
 }
 
-/// Returns whether a request was sent so often before the response `came` that loss does not explain why no
-/// response came earlier.
+/// Returns whether a request was sent so often before the response `came` that lost packets do not explain the lack
+/// of an earlier response.
 fn is_asked_often(qp: &QpTrace<'_>, due: &ExpectedResponse<'_>, came: &DutResponse) -> bool {
     let since = due.tries.last().map_or(0, |last| last.place);
     let of_it = |of: u32, frame: &FrameSeen| of == due.psns.0 && (since..came.place).contains(&frame.place);
@@ -152,7 +154,8 @@ fn owes<'t>(
         if came.is_none() && !is_shown() {
             continue;
         }
-        // The tester repeats a request that was lost. The response answers the last transmission before it.
+        // The tester may have repeated a lost request. The response then answers the last transmission before the
+        // response.
         let again = came.filter(|_| !is_told && !qp.is_lossless()).and_then(|came| {
             let before = |(of, _, frame): &(u32, Parsed<'_>, &FrameSeen)| *of == due.psns.0 && frame.place < came.place;
             qp.asked().filter(before).last()
@@ -197,8 +200,8 @@ fn rnr_nak_owed<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     owes(qp, asking, Why::Asked, |due| lacks(&receives, due));
 }
 
-/// Checks that at least one SEND or WRITE of a test is answered before its retransmission. Late responses or lost
-/// packets explain one or two requests that are answered only later, but not three or more.
+/// Checks that at least one SEND or WRITE of a test is answered before its retransmission. If one or two requests
+/// are answered only after it, the responses may have been late or lost. Three or more such requests break the rule.
 fn answered_at_once<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     let (at_once, late) = first_answers(qp);
     if at_once > 0 {
@@ -238,7 +241,7 @@ fn first_answers<'t>(qp: &QpTrace<'t>) -> (usize, Vec<&'t FrameSeen>) {
         let mut again = came.get(&due.psns.0)?.iter().copied();
         again.find(|frame| frame.place > first.place)
     };
-    // After an RNR NAK, the responder drops this request and all later ones until the peer repeats them.
+    // After an RNR NAK, the responder drops the refused request and all later ones until the peer repeats them.
     let is_put_off = |due: &&ExpectedResponse<'t>| {
         let from = due.tries.first().map_or(usize::MAX, |first| first.place);
         let mut put_off = responses.iter().filter(|response| response.says == ResponseKind::Rnr);

@@ -37,7 +37,7 @@ pub(super) fn causes(qp: &QpTrace<'_>, post: &WorkRequest<'_>, until: usize) -> 
         match answer.says {
             ResponseKind::Rnr if !is_old => causes.rnr += 1,
             ResponseKind::Sequence if !is_old => causes.errors += 1,
-            // A device may treat an undefined code as a local error, or retransmit.
+            // A device may treat a response without a defined meaning as a local error, or retransmit.
             ResponseKind::Nothing => causes.errors += 1,
             _ => {}
         }

@@ -87,8 +87,8 @@ fn completed_by<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     stays_outstanding(qp, asking);
 }
 
-/// Checks that no READ or atomic succeeds while one of its responses is missing. Applies only to requests for
-/// which, before their completion, a response came that makes `concern` true.
+/// Checks that no READ or atomic succeeds while one of its responses is missing. Applies to a request only if a
+/// response for which `concern` is true came before the request completed.
 fn without_response<'t>(
     qp: &QpTrace<'t>,
     asking: &mut Asking<'_, 't>,

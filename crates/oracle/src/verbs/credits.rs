@@ -36,8 +36,8 @@ impl Receives {
         Self { takers, until, posted }
     }
 
-    /// Returns whether the message with these PSNs takes a receive, and no receive was posted for the message
-    /// before the place `sent`. `is_send`: the message certainly takes a receive.
+    /// Returns whether the message with these PSNs takes a receive, and no receive was posted for the message before
+    /// the place `sent`. `is_send`: whether the message is a SEND, which always takes a receive.
     pub(super) fn lack(&self, (first, last): (u32, u32), is_send: bool, sent: usize) -> bool {
         let takes = is_send || self.takers.contains(&first);
         let nth = || self.takers.range(..first).count();

@@ -44,8 +44,8 @@ fn drained_when_done<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
         Event::Completion(_) => false,
     });
     for happened in drained {
-        // The n-th event belongs to the n-th stay in SQD or to a later stay, because the host may report an event
-        // late.
+        // Each stay in SQD causes at most one event, and the host may report it late. The n-th event therefore
+        // belongs to the n-th stay or to a later stay.
         let Some(stay) = stays.next() else { return };
         // When a request fails, all later requests are flushed, so that no request is left to drain. On hardware
         // the host may report the failure later than the event.
@@ -174,8 +174,8 @@ pub(super) fn event_reason<'t>(history: &QpHistory<'t>, asking: &mut Asking<'_, 
     }
 }
 
-/// Returns the accepted steps that were requested before a place. Their replies may come after it, because a step's
-/// effect may be reported before its reply.
+/// Returns the accepted ModifyQp commands that were sent before the place `until` in the record. The reply to a
+/// command may come after `until`, because an event that the command causes may be reported before the reply.
 fn steps<'l, 't>(
     history: &'l QpHistory<'t>,
     until: usize,

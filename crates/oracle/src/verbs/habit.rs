@@ -33,7 +33,7 @@ impl Habit {
         }
     }
 
-    /// Returns whether a test judges this habit.
+    /// Returns whether `test` judges this habit.
     pub fn is_subject_of(self, test: &str) -> bool {
         self.tests().contains(&test)
     }

@@ -98,7 +98,7 @@ fn of_queue_pairs() -> impl Iterator<Item = &'static (Rule, states::StatesRule)>
 
 pub(crate) fn all() -> impl Iterator<Item = Rule> {
     let of_talks = RULES.iter().flat_map(|rules| rules.iter().map(|(rule, _)| *rule));
-    // The rules of packets have the ICRC, too.
+    // The packet rules already contain the ICRC.
     let of_queue_pairs = of_queue_pairs()
         .map(|(rule, _)| *rule)
         .filter(|rule| *rule != Rule::Icrc);

@@ -10,8 +10,8 @@ use crate::parsed::Part;
 use crate::rules::responder::ResponseKind;
 
 impl QpTrace<'_> {
-    /// Returns the PSN offset after the last request that had completed before a place. A later response to a
-    /// completed request is stale.
+    /// Returns the PSN offset after the last request that had completed with success before a place. A response that
+    /// arrives later and answers a completed request is stale.
     pub(super) fn done_before(&self, place: usize) -> u32 {
         let done = self
             .completions
@@ -27,9 +27,9 @@ impl QpTrace<'_> {
         answer.offset.is_some_and(|of| of < self.done_before(answer.place()))
     }
 
-    /// Returns whether a READ or atomic had received each response before the PSN `until`, once and in order, when
-    /// `answer` was sent. `answer` then skips no response. On a link that may lose responses, only a completion of
-    /// the request proves this.
+    /// Returns whether, when `answer` was sent, a READ or atomic had received all its responses with PSNs before
+    /// `until`, once and in order. If so, `answer` skips no response. On a link that may lose responses, only a
+    /// completion of the request proves this.
     pub(super) fn has_had(&self, post: &WorkRequest<'_>, until: u32, answer: &PeerResponse<'_>) -> bool {
         if post.end <= self.done_before(answer.place()) || until <= post.first {
             return true;

@@ -70,11 +70,11 @@ fn never_back<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-/// Returns the PSN and time of the DUT's RNR NAKs. An RNR NAK refuses the request with its PSN and all later
-/// requests that were sent before the NAK. The DUT does not execute them.
+/// Returns the PSN and time of the DUT's RNR NAKs. An RNR NAK refuses the request with its PSN. It also refuses all
+/// later requests that were sent before the NAK. The DUT executes none of these requests.
 ///
-/// Only unambiguous NAKs are returned: the only NAK for its PSN, after a single transmission of the request.
-/// Transmissions that an earlier NAK refused do not count.
+/// A NAK is returned only if it is unambiguous: no other NAK has its PSN, and the request had been transmitted
+/// exactly once before it. Transmissions that an earlier NAK refused do not count.
 fn put_off(qp: &QpTrace<'_>, first: Psn) -> Vec<(u32, Span)> {
     let naks = qp
         .responses()

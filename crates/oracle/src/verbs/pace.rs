@@ -175,7 +175,8 @@ pub(super) fn early_rounds(qp: &QpTrace<'_>, (since, until): (usize, usize)) -> 
     u32::try_from((0..qp.requests.len()).filter(is_early).count()).unwrap_or(u32::MAX)
 }
 
-/// Returns the habit that may have caused one of these transmissions, so that their number proves nothing.
+/// Returns the habit that may have caused one of these transmissions. The number of the transmissions then proves
+/// nothing.
 pub(super) fn of_excess(qp: &QpTrace<'_>, sent: &[&Request<'_>]) -> Option<Habit> {
     let places = (sent.first()?.seen.place, sent.last()?.seen.place);
     let habit = qp.habits.of_retry(false).filter(|_| qp.timeout().is_some());

@@ -20,9 +20,10 @@ impl Queue {
         Self { posted }
     }
 
-    /// Returns the index of the oldest open work request that was posted with this identifier before a place, and
-    /// true. If there is none, the completion is surplus. Then returns the index of a completed work request with
-    /// the identifier, or of one that was posted later, and false.
+    /// Finds the work request that a completion at `place` belongs to. Returns the index of the oldest open work
+    /// request that was posted with this identifier before `place`, and true. If there is none, the completion is
+    /// surplus. Then returns false, and the index of another work request with the identifier, which has completed
+    /// or was posted later.
     fn of(&self, wr_id: u64, place: usize) -> Option<(usize, bool)> {
         let same = || (0..self.posted.len()).filter(|at| self.posted[*at].0 == wr_id);
         let before = || same().filter(|at| self.posted[*at].1 < place);
@@ -45,8 +46,8 @@ pub(super) fn assign(sends: &mut Queue, receives: &mut Queue, completion: &pb::C
     let is_receive = match (send, receive) {
         (_, None) => false,
         (None, Some(_)) => true,
-        // After an error, the opcode is undefined. The completion then belongs to the open send request, if there
-        // is one.
+        // After an error, the opcode is undefined. The completion then belongs to the send request if that is open,
+        // otherwise to the receive.
         (Some(_), Some(_)) if completion.status == WcStatus::SUCCESS.0 => completion.opcode & RECEIVE != 0,
         (Some((_, is_open)), Some(_)) => !is_open,
     };

@@ -180,7 +180,7 @@ pub(super) fn qp_histories(trace: &Trace) -> Vec<QpHistory<'_>> {
     .collect()
 }
 
-/// Returns whether one of the sorted `places` lies between two others.
+/// Returns whether one of the sorted `places` lies between `after` and `before`.
 fn is_between(places: &[usize], after: usize, before: usize) -> bool {
     let at = places.partition_point(|place| *place <= after);
     places.get(at).is_some_and(|place| *place < before)

@@ -574,7 +574,7 @@ impl<'t> QpTrace<'t> {
         within.last().map(|done| done.asked.earliest)
     }
 
-    /// Returns the device's request packets with that PSN, before the place `until`.
+    /// Returns the device's request packets with the PSN `offset`, before the place `until`.
     pub(super) fn transmissions(&self, offset: u32, until: usize) -> Vec<&Request<'t>> {
         let sent = self.requests.iter();
         sent.filter(|sent| sent.offset == Some(offset) && sent.seen.place < until)

@@ -146,7 +146,7 @@ impl<'t, 'k> Replay<'t, 'k> {
         (replay.effects, replay.picture.excess())
     }
 
-    /// Returns the connection's memory before all events, and the place from which on events count.
+    /// Returns the connection's memory before all events, and the place from which on events are replayed.
     fn new(qp: &'k QpTrace<'t>) -> Option<(Self, usize)> {
         qp.dialogue.attributes.rq_psn?;
         let (base, r_key) = qp.dialogue.memory;

@@ -34,7 +34,6 @@ pub(super) enum Why {
     Gap,
 }
 
-/// Expected response.
 #[derive(Debug)]
 pub(super) struct ExpectedResponse<'t> {
     pub(super) why: Why,
@@ -45,7 +44,7 @@ pub(super) struct ExpectedResponse<'t> {
     pub(super) tries: Vec<&'t FrameSeen>,
     /// Whether the transmissions are so many that a lost packet does not explain a missing response.
     pub(super) is_proof: bool,
-    /// Whether the request has the expected PSN if no packet was lost, and was sent once.
+    /// Whether the request was sent only once, and has the expected PSN if no packet was lost.
     pub(super) is_next: bool,
     /// Place of a much later transmission. Responses after this place answer that transmission.
     pub(super) until: usize,

@@ -295,8 +295,8 @@ fn rnr_retried<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
             continue;
         };
         let naks = rnr_naks(qp, post, answer.place() + 1);
-        // An RNR NAK requires nothing if an earlier response acknowledged the request, or if any other response
-        // followed.
+        // An RNR NAK requires nothing if an earlier response acknowledged the request, or if any response other than
+        // an RNR NAK followed.
         let before = qp.answers.iter().take_while(|other| other.place() < answer.place());
         let acknowledged = qp
             .answers

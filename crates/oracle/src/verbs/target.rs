@@ -16,7 +16,8 @@ impl Replay<'_, '_> {
         let length = match RequestKind::of(of.opcode) {
             RequestKind::Read => return None,
             RequestKind::Atomic => 8,
-            // At least 8 bytes, as an ATOMIC WRITE changes them. The effect of an undefined opcode is unknown.
+            // An ATOMIC WRITE changes 8 bytes, whatever its length field has. The effect of an undefined opcode is
+            // unknown.
             RequestKind::Other => of.reth()?.dma_len().max(8) as usize,
             RequestKind::Send(_) | RequestKind::Write(_) => of.length as usize,
         };

@@ -40,13 +40,14 @@ fn rnr_wait<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
         if qp.timeout().is_some_and(|once| lasted >= once || is_early) {
             continue;
         }
-        // Each retransmission must have an RNR NAK of its own, and no other possible cause.
+        // Check only if each retransmission had an RNR NAK of its own, and no other possible cause.
         let is_each_used =
             times > 1 && naks().count() == times - 1 && causes(qp, post, place).all() as usize == times - 1;
         let Some(last) = naks().next_back().filter(|_| is_each_used) else {
             continue;
         };
-        // The device continues a running transmission until its host has processed the NAK.
+        // The device continues a running series of packets until its host has processed the NAK. A packet of such a
+        // series proves nothing.
         if !qp.is_lossless() && is_begun_before(&sent[..=at], last.place()) {
             continue;
         }

@@ -36,8 +36,8 @@ enum Wrong {
     Closed,
 }
 
-/// For the SEND that ends with this PSN, returns the fault of its receive, and a description. `None` if the receive
-/// is unknown, or if it has no fault or both faults.
+/// For the SEND whose last packet has the PSN `offset`, returns the fault of its receive, and a description. `None`
+/// if the receive is unknown, or if it has no fault or both faults.
 fn wrong_receive(qp: &QpTrace<'_>, asked: &[Asked<'_>], offset: u32) -> Option<(Wrong, String)> {
     let (takers, until) = takers(qp, asked);
     let nth = takers.range(..offset).count();
@@ -207,7 +207,7 @@ fn receive_fault<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     is_refused(qp, asking, Wrong::Closed, NakCode::REMOTE_OPERATIONAL);
 }
 
-/// Checks that a SEND with that fault gets the NAK `code`, and no ACK.
+/// Checks that a SEND whose receive has the fault `wrong` gets the NAK `code`, and no ACK.
 fn is_refused<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>, wrong: Wrong, code: NakCode) {
     let Some(first) = qp.first() else { return };
     let sends = sends(qp);

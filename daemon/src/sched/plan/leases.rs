@@ -150,7 +150,7 @@ impl Plan {
         let before = std::mem::replace(&mut held.until, until);
         self.expires(until);
         if self.soonest == Some(before) {
-            // The old expiry may have been the earliest.
+            // The old expiry of this lease was the earliest, so compute the earliest expiry again.
             self.soonest = self.exactly_soonest();
         }
         Ok(vec![Action::Keep(id.clone())])
@@ -175,7 +175,7 @@ impl Plan {
 
     /// Ends the leases that have expired.
     pub fn tick(&mut self, now: Duration) -> Vec<Action> {
-        // The lease with the earliest expiry may have ended, so compute the next expiry again.
+        // The lease with the earliest expiry may already have ended, so compute the earliest expiry again.
         self.soonest = self.exactly_soonest();
         let is_over =
             |lease: &&Lease| lease.held.as_ref().is_some_and(|held| held.until <= now) && lease.ends.is_none();
@@ -196,8 +196,8 @@ impl Plan {
         actions
     }
 
-    /// Returns when to call [`Plan::tick`] next. No lease expires before this time. The lease that expires at this
-    /// time may already have ended.
+    /// Returns when to call [`Plan::tick`] next. No lease expires before this time. This time may be too early,
+    /// because the lease that would expire then may already have ended.
     #[must_use]
     pub fn next_end(&self) -> Option<Duration> {
         self.soonest
@@ -236,7 +236,7 @@ impl Plan {
         };
         let why = lease.ends.clone().unwrap_or_default();
         if let Some(held) = &mut lease.held {
-            // The lease held its rig until now.
+            // Replace the planned expiry by the actual end.
             held.until = now;
         }
         let held = lease.held.clone();
@@ -288,7 +288,7 @@ impl Plan {
                 self.waiting_for(&free)
             }
         };
-        // The order of a single candidate doesn't matter.
+        // A single candidate needs no order, and so no shares.
         let shares = match to.is_some() {
             true => Shares::new(),
             false => self.shares_of(&waiting),

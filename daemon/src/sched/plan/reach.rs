@@ -102,7 +102,7 @@ impl Plan {
         }
         let mut actions = self.give(now, &[rig.to_string()], None);
         if self.slots.get(rig).is_some_and(|slot| slot.reach.away.is_some()) {
-            // The leases that wait for this rig may get another rig.
+            // The leases that wait for this rig may accept other rigs, so check those.
             let others = self.leases.of_rigs(&[rig.to_string()]).into_iter();
             let others = others.filter(|lease| lease.held.is_none());
             let others: Vec<String> = others.flat_map(|lease| lease.rigs.clone()).collect();
@@ -151,7 +151,8 @@ impl Plan {
 impl Reach {
     fn there(&mut self, now: Duration, every: Duration) {
         (self.away, self.failures) = (None, 0);
-        // The next periodic check of an unused rig is after `every`, before this time.
+        // The next periodic check of an unused rig is due after `every`. The result of this check must not expire
+        // before that.
         self.fresh_until = Some(now + every * 2);
         self.next = now + every;
     }

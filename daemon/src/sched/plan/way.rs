@@ -93,14 +93,14 @@ impl Plan {
         let Some(held) = lease.held.take() else {
             return Vec::new();
         };
-        // The time of this grant is not added to `had`. So the owner's share does not rise, and the lease waits at
-        // its old place.
+        // Do not add the time of this grant to `had`. Otherwise the owner's share would rise, and the lease would
+        // lose its old place.
         if let Some(slot) = self.slots.get_mut(&held.rig) {
             slot.holder = None;
         }
         let mut actions = vec![Action::Keep(id.clone())];
         actions.extend(self.give(now, &[held.rig], None));
-        // A third lease may have got the rig, so the lease of the higher class may still need a rig.
+        // The rig may have gone to a third lease, so the lease of the higher class may still need a rig.
         actions.extend(self.make_way_to_all(now));
         actions
     }

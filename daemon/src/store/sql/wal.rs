@@ -71,7 +71,8 @@ fn looked(log: &[u8], index: &[u8]) -> Looked {
     let by_frames = behind.map_or(0, |at| at + 1 - whole);
     let by_index = of_index(index).map_or(0, |index| {
         let is_of_this = salt.is_none_or(|salt| salt == index.salt);
-        // Frames that were already copied into the database are no loss.
+        // Not lost: the frames that SQLite still reads from the log, and the frames that were already copied into
+        // the database.
         let seen = index.in_database.max(if is_of_this { whole } else { 0 });
         index.frames.saturating_sub(seen)
     });

@@ -233,11 +233,12 @@ async fn idle_connections_lock_out_no_client() {
         .collect();
     let mut clients = bench.clients().await;
     assert_eq!(clients.rig("rigs/virtual").await.kind, "virtual");
-    // The daemon sends its HTTP/2 settings on each connection, and closes the connections above the limit.
+    // Above the limit, the daemon closes the connections with the longest silence. The first idle connection is
+    // among them, so a read to its end returns.
     let ended = tokio::task::spawn_blocking(move || idle[0].read_to_end(&mut Vec::new()));
     within(ended).await.unwrap().unwrap();
     // The daemon has also closed the connection of the first client, which has been silent even longer. A call
-    // that the client sends before it notices the close fails; then the client reconnects.
+    // that the client sends before it notices the close fails. The client then reconnects for the next call.
     let name = || GetRigRequest {
         name: "rigs/virtual".into(),
     };
@@ -293,8 +294,8 @@ async fn old_connection_ends_but_its_watch_goes_on() {
     let idle = UnixStream::connect(bench.path("socket")).unwrap();
     let goodbyes = tokio::task::spawn_blocking(move || answers_until_the_end(idle));
     assert!(within(goodbyes).await.unwrap() > 0, "it was cut off");
-    // The watcher's connection is as old, but its stream goes on. The first call on this connection fails before
-    // it is sent; the next call uses another connection.
+    // The watcher's connection is as old, but its stream goes on. A new call on this connection may fail before it
+    // is sent; a later call uses another connection.
     let unsent = [Code::Cancelled, Code::Unknown, Code::Unavailable];
     let mut drained = None;
     for _ in 0..3 {

@@ -214,8 +214,8 @@ fn left() -> &'static Left {
     })
 }
 
-/// Returns whether the store has set aside a copy of the damaged database. This counts as a report of the damage,
-/// because the store then also logs the loss.
+/// Returns whether the store has set aside a copy of the damaged database. Such a copy counts as a report of the
+/// damage, because the store then also logs the damage.
 fn is_kept_aside(directory: &Path) -> bool {
     let names = fs::read_dir(directory).unwrap().flatten();
     names
@@ -267,7 +267,7 @@ proptest! {
 
 #[test]
 fn reports_an_emptied_file() {
-    // Leave out verbatim.db-shm, an index: SQLite rebuilds it without loss.
+    // Leave out the third file, verbatim.db-shm. It is only an index, and SQLite rebuilds it without loss.
     for (which, name) in FILES.iter().enumerate().take(2) {
         assert_eq!(survives(which, Damage::Cut { at: 0 }), None, "{name}");
     }

@@ -78,8 +78,8 @@ async fn full_disk_loses_no_accepted_run() {
     let mut taken = vec![first.name];
 
     let filler = disk.fill();
-    // While its file has space left, the database accepts runs. Each accepted run must still end, with a reason if
-    // it is not PASS.
+    // The database accepts runs while its own file has unused space. Each accepted run must still end, with a
+    // reason if it is not PASS.
     let refused = loop {
         match within(clients.runs.create_run(request("model", &[SETS]))).await {
             Ok(run) => taken.push(run.into_inner().run.unwrap().name),

@@ -217,7 +217,8 @@ async fn full_disk_fails_only_the_run() {
     let next = create(&runs).await;
     assert_eq!(all(watch(&runs, &next.name).await).await.len(), 6);
     assert_eq!(get(&runs, &next.name).await.reason, "as the script has it");
-    // The second run's lease may still be listed, because its end may not be written yet.
+    // Count only the lease of the first run: the lease of the second run may still be listed, because its end may
+    // not be written yet.
     let held = store.store.unended().unwrap();
     let of_first = held.iter().filter(|lease| lease.token == 1).count();
     assert_eq!(of_first, 0, "what could not be written was written later: {held:?}");
@@ -278,7 +279,8 @@ impl HistoryStore for FullDisk {
         self.write(|| self.store.create(run))
     }
     fn update(&self, run: &StoredRun) -> Result<(), StoreError> {
-        // Like a real store, keep the new state of a run even if the write fails.
+        // A real store remembers the new state in memory if the write fails, so that `get` still returns it. To
+        // imitate this, update the inner store in any case, then report the failure.
         let updated = self.store.update(run);
         self.write(|| updated)
     }

@@ -132,7 +132,8 @@ async fn worker_ignores_changed_rig_file() {
 
 #[tokio::test]
 async fn library_output_is_reported_by_line() {
-    // The dynamic linker writes its output like any other library. The rig's device need not exist.
+    // `LD_DEBUG` makes the dynamic linker write to the worker's output, as any library may. The rig's device need
+    // not exist.
     let place = Place::of(
         "kind = \"umad\"\ndevice = \"none\"\nport = 1\nroute = \"0,1\"\n[rig.env]\nLD_DEBUG = \"libs\"\nLD_PRELOAD = \"/absent.so\"\n",
     );

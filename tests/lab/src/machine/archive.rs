@@ -63,8 +63,8 @@ fn record(to: &mut impl Write, number: u32, mode: u32, name: &str, content: &[u8
     let length = u32::try_from(content.len())
         .map_err(|_| io::Error::new(io::ErrorKind::FileTooLarge, format!("{name} has 4 GiB or more")))?;
     let name_length = u32::try_from(name.len() + 1).map_err(io::Error::other)?;
-    // First uid, gid, nlink and mtime. After the size come four device numbers, the name's length, and the checksum,
-    // which is 0 in this form.
+    // After the mode come uid, gid, nlink and mtime. After the size come four device numbers, the length of the
+    // name, and the checksum, which is 0 in this form.
     write!(to, "070701{number:08x}{mode:08x}{:08x}{:08x}{:08x}{:08x}", 0, 0, 1, 0)?;
     write!(
         to,

@@ -207,7 +207,7 @@ fn arguments(
     } else {
         accelerator(image)?
     };
-    // Under emulation the time-stamp counter can run at a wrong rate.
+    // Under emulation the time-stamp counter can run at a wrong rate, so Linux uses another clock.
     let clock = match accelerator {
         Accelerator::Kvm => "",
         Accelerator::Tcg => " clocksource=hpet tsc=unstable",

@@ -19,8 +19,8 @@ const OVERRIDE: &str = "VERBATIM_LAB_RXE_KERNEL";
 /// Directory of apt's package lists. Its modification time changes when apt gets new lists.
 const LISTS: &str = "/var/lib/apt/lists";
 
-/// Modules in the order of loading, each after its dependencies. The flag marks needed modules. Other modules are left
-/// out if the kernel has them built in or does not have them.
+/// Modules in the order of loading, each after its dependencies. The flag is true if the kernel must have the
+/// module. A module without the flag is left out if the kernel does not have it. A built-in module needs no file.
 const MODULES: &[(&str, bool)] = &[
     ("virtio_pci", true),
     ("virtio_console", true),
@@ -36,7 +36,7 @@ const MODULES: &[(&str, bool)] = &[
     ("rdma_ucm", true),
 ];
 
-/// Returns the parts of the kernel directory's key besides the package.
+/// Returns the names of the modules. They are part of the kernel directory's key.
 pub(crate) fn recipe<'a>() -> impl Iterator<Item = &'a str> {
     MODULES.iter().map(|(name, _)| *name)
 }

@@ -45,8 +45,8 @@ pub use options::{BootOptions, DATA_MAC, DataSockets, MANAGEMENT_MAC};
 pub use running::{Machine, Output, Ran};
 pub use share::Share;
 
-/// The script of the device under test: `rxe0` on the data interface with 10.0.0.1/24 and fd00::1/64, and the agent of
-/// `agent.cmd` behind the management interface.
+/// The script of the device under test: `rxe0` on the data interface with 10.0.0.1/24 and fd00::1/64. If the share
+/// contains `agent.cmd`, the script also runs it as the agent behind the management interface.
 pub const DUT_SCRIPT: &str = include_str!("../../guest/dut.sh");
 /// The script of the verbs set-up: `rxe0` (device under test, 10.0.0.1, fd00::1) and `rxe1` (tester's adapter,
 /// 10.0.0.2, fd00::2) on a veth pair. The script also runs `agent.cmd`, `daemon.cmd` and `command.cmd` of the share.

@@ -98,8 +98,8 @@ impl BootOptions {
         self
     }
 
-    /// Adds ports `cable1` and up. Each connects the machine, in both directions, to a Unix stream socket with an
-    /// existing listener.
+    /// Adds one port for each of these Unix stream sockets: `cable1`, `cable2` and so on. A port carries bytes in
+    /// both directions. A process must already listen at each socket.
     #[must_use]
     pub fn with_cables(mut self, sockets: Vec<PathBuf>) -> Self {
         self.cables = sockets;

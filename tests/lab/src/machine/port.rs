@@ -46,7 +46,8 @@ impl Listener {
     /// Accepts QEMU's connection. QEMU connects before it runs the machine. Fails if QEMU ends first.
     pub(crate) fn accept(&self, qemu: &Process, deadline: Instant) -> Result<UnixStream, PortError> {
         loop {
-            // Check the end first: if QEMU connects and then ends, a later read reports the end.
+            // Check the end before the accept. Otherwise QEMU could connect and end between accept and check, and
+            // its connection would be lost.
             let has_ended = qemu.has_ended();
             match self.0.accept() {
                 Ok((stream, _)) => {

@@ -41,7 +41,8 @@ pub(crate) fn extract(from: &Path, to: &Path) -> Result<(), MachineError> {
                 &payload[..payload.len().min(6)]
             ))
         })?;
-    // The kernel's build appends the uncompressed length, except to gzip, whose format ends with the length.
+    // The kernel's build appends the uncompressed length to the stream. gzip is the exception, because its own
+    // format ends with this length.
     let (stream, length) = payload
         .split_last_chunk::<4>()
         .ok_or_else(|| wrong("its kernel is cut short".to_owned()))?;

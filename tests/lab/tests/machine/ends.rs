@@ -142,7 +142,7 @@ fn machine_ends_with_its_process() {
     if std::env::var_os(CHILD).is_some() {
         let lab = boot("serves.sh", SERVES, |options| options).unwrap();
         println!("\nmachine {}", lab.machine.pid());
-        // Wait until the test kills this process.
+        // Wait until the process that started this one kills it.
         let _ = lab.machine.wait_for_exit(Duration::from_secs(600));
         return;
     }

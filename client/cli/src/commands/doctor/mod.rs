@@ -256,8 +256,8 @@ fn whole(config: &RigConfig) -> Vec<Found> {
 /// its rigs' ports briefly to check them.
 const PASSING: Duration = Duration::from_secs(10);
 
-/// Opens a rig. Retries for at most [`PASSING`] while another program receives the port's traps although the port
-/// has no subnet manager: that program may use the port only briefly.
+/// Opens a rig. If another program receives the port's traps although the port has no subnet manager, retries for
+/// at most [`PASSING`], because that program may use the port only briefly.
 fn opened(config: &RigConfig) -> Result<verbatim_rig::OpenRig, verbatim_rig::RigError> {
     let since = Instant::now();
     loop {

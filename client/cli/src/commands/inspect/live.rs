@@ -42,7 +42,8 @@ pub(super) struct Live {
 impl Live {
     /// Opens the interface. The capture stores in `lost` the number of frames that the kernel dropped.
     pub(super) fn open(interface: &str, lost: &Rc<Cell<u64>>) -> anyhow::Result<Self> {
-        // A signal may come as soon as the socket exists.
+        // Catch signals before the socket opens, so that a signal during the capture never ends the process at
+        // once.
         let is_over = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
             flag::register(signal, Arc::clone(&is_over))?;

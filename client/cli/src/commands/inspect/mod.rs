@@ -30,7 +30,7 @@ use tally::Tally;
 /// Size of the output buffer, in bytes.
 const WRITE_AT_ONCE: usize = 64 << 10;
 
-/// Stdout. `failed` is the error of a flush, which happens during a read of the capture.
+/// Stdout. The output is flushed during reads of the capture; `failed` has the error of a failed flush.
 struct Out<W: Write> {
     lines: RefCell<BufWriter<W>>,
     failed: RefCell<Option<io::Error>>,
@@ -137,7 +137,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     } else {
         judge(arguments, &port, &out, input).map(|(tally, ended)| (tally.exit_code(), ended))
     };
-    // An error of stdout also makes `judged` an error, so report the cause first.
+    // A failed flush also makes the read of the capture fail, and so `judged` is an error. Report the error of the
+    // flush, which is the cause.
     if let Some(error) = out.failed.take() {
         return Err(anyhow::Error::from(error).context("cannot write to stdout"));
     }

@@ -119,9 +119,9 @@ fn rig_options(arguments: &Arguments, rig_file: Option<&Path>, is_told: bool) ->
     words.join(" ")
 }
 
-/// A signal within this time after the first does not count as the second, because timeout(1) signals its child
-/// and then the process group. A run at a daemon needs no such limit: after the second signal, the daemon still
-/// restores the device.
+/// A signal within this time after the first does not count as the second, because timeout(1) sends its signal
+/// twice: to its child, and to the child's process group. A run at a daemon needs no such limit: after the second
+/// signal, the daemon still restores the device.
 const SAME: Duration = Duration::from_millis(500);
 /// Exit code after an interrupt, as in shells.
 const INTERRUPTED: i32 = 130;

@@ -51,7 +51,7 @@ fn rig_is_reserved_used_renewed_and_released() {
 fn labelled_run_waits_for_and_releases_a_rig() {
     let place = Place::new();
     let _daemon = place.daemon();
-    // The rig `broken` is the first of two rigs of kind `virtual`.
+    // Two rigs are of kind `virtual`. The run gets the first of them, `broken`.
     let run = place.verbatim("run --label kind=virtual c14-024-node-info --json");
     assert_eq!(run.code, Some(0), "{run:?}");
     assert_eq!(run.json()["run"]["rig"], "broken");

@@ -16,8 +16,9 @@ use tempfile::TempDir;
 /// Longest wait for a line.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The program `verbatimd`, built into the directory of the `verbatim` under test. The build has the same profile, and
-/// names all packages with programs: with other features, cargo would rebuild their dependencies.
+/// The program `verbatimd`, built into the directory of the `verbatim` under test. The build has the same profile,
+/// and names all packages with programs. Otherwise cargo would build shared dependencies with other features, and
+/// so build them again.
 static DAEMON: LazyLock<PathBuf> = LazyLock::new(|| {
     let directory = Path::new(env!("CARGO_BIN_EXE_verbatim")).parent().unwrap();
     let mut build = Command::new(env!("CARGO"));

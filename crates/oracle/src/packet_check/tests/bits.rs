@@ -81,9 +81,9 @@ fn irrelevant_uncovered_bits_are_accepted() {
             accepted += usize::from(judge(&port, Medium::InfiniBand, &bytes).action == Action::Accept);
         }
     }
-    // Both forms: VL 1 becomes 0, 3 or 5 (VL 9 fails), or one of 8 BTH bits flips. In the GRH of the global form:
-    // TClass, FlowLabel and HopLmt. In the LRH of the global form: SL, reserved bits and SLID; DLID 10 becomes 8 or 11;
-    // LNH 3 becomes 1, which makes a raw packet without an ICRC.
+    // Accepted flips. In both forms: VL 1 becomes 0, 3 or 5 (VL 9 fails), or one of 8 BTH bits flips. In the GRH of
+    // the global form: TClass, FlowLabel and HopLmt. In the LRH of the global form: SL, reserved bits and SLID; DLID
+    // 10 becomes 8 or 11; LNH 3 becomes 1, which makes a raw packet without an ICRC.
     assert_eq!(accepted, (3 + 8) + (3 + 8) + (28 + 8) + (4 + 2 + 5 + 16 + 2 + 1));
 }
 

@@ -84,7 +84,8 @@ pub(crate) fn failing(checks: &[Check], mut port: Port) -> Arrival {
             Check::Length => edit(&mut bytes, lrh, |lrh: Lrh| lrh.with_pkt_len(lrh.pkt_len() + 1)),
             Check::VirtualLane => edit(&mut bytes, lrh, |lrh: Lrh| lrh.with_vl(9)),
             Check::PortState => port.state = PortState::INITIALIZE,
-            // QP0 has no P_Key check. A packet that must also fail that check goes to another queue pair on VL 15.
+            // A packet to QP0 has no P_Key check. If the packet must also fail that check, it goes to another queue
+            // pair, on VL 15.
             Check::ManagementLane if has(Check::PKey) => edit(&mut bytes, lrh, |lrh: Lrh| lrh.with_vl(15)),
             Check::ManagementLane => edit(&mut bytes, at.bth, |bth: Bth| bth.with_dest_qp(Qpn::SMI)),
             Check::Dlid => edit(&mut bytes, lrh, |lrh: Lrh| lrh.with_dlid(Lid(12))),

@@ -3,8 +3,8 @@
 //! Source: architecture 9.8.3 (unreliable datagrams), 9.6.1 (validation of headers), 10.2.5 (Q_Keys), 11.4.1 and 11.4.2
 //! (work requests and completions); Linux rxe.
 //!
-//! A datagram may be lost in either direction. On a path with losses, a missing datagram proves nothing; a datagram
-//! that was sent, and a receive that completed, do.
+//! A datagram may be lost in either direction. On a path with losses, a missing datagram proves nothing. A datagram
+//! of the device that the tester received, and a receive that completed, count as evidence on every path.
 
 mod memory;
 mod received;
@@ -54,8 +54,8 @@ fn frames<'t>(history: &QpHistory<'t>, received: bool) -> impl Iterator<Item = (
         .filter_map(|frame| Some((frame, Packet::parse(Medium::Ethernet, &frame.bytes).ok()?)))
 }
 
-/// Returns whether the host still answered a command sent at `due` or later, while the queue pair existed and no step
-/// was taken in between.
+/// Returns whether the host answered a command about the queue pair that was sent at `due` or later. False if a step
+/// of the queue pair after `place` was requested before `due`.
 fn is_alive(history: &QpHistory<'_>, place: usize, due: Time) -> bool {
     let mut later = history.commands.iter().filter(|done| done.place > place);
     let mut steps = later
@@ -65,7 +65,7 @@ fn is_alive(history: &QpHistory<'_>, place: usize, due: Time) -> bool {
     is_left && later.any(|later| later.asked.earliest >= due && later.answer.is_some())
 }
 
-/// Returns whether a frame to the device arrived before the queue pair's next receive or step.
+/// Returns whether a frame to the device has certainly arrived before the queue pair's next receive or step.
 fn is_settled(history: &QpHistory<'_>, frame: &FrameSeen) -> bool {
     let path = rc::path(history.trace).or_else(|| history.is_simulated().then_some(SIMULATED_PATH));
     let due = frame.at.latest.after(path.unwrap_or(EVENT_WAIT));
@@ -82,8 +82,8 @@ fn completions<'h, 't>(history: &'h QpHistory<'t>) -> impl Iterator<Item = (&'t 
     })
 }
 
-/// Returns the bytes of a memory at a place of the record. A byte is unknown if a receive, a response or a request of
-/// the peer may have written it. Receives of the queue pair `own` write nothing here.
+/// Returns the bytes of a memory at a place of the record. A byte is unknown if a receive or a response may have
+/// written it. Receives of the queue pair `own` are ignored.
 fn image(trace: &Trace, memory: u32, own: Option<u32>, until: usize) -> Image {
     let mut image = Image::new();
     let forget = |image: &mut Image, local: Option<pb::Slice>| {

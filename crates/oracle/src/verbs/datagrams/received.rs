@@ -27,11 +27,11 @@ pub(super) struct Receive<'t> {
 /// End of a receive.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Fate {
-    /// It has not completed.
+    /// The receive has not completed.
     Waiting,
-    /// It completed at the place `at`. One of these datagrams filled it.
+    /// The receive completed at the place `at`. One of the datagrams `by` filled it.
     Filled { at: usize, by: Vec<usize> },
-    /// It completed with an error, or RESET discarded it.
+    /// The receive completed with an error, or RESET discarded it.
     Over,
 }
 
@@ -39,13 +39,14 @@ pub(super) enum Fate {
 pub(super) struct Datagram<'t> {
     pub(super) frame: &'t FrameSeen,
     pub(super) packet: Packet<'t>,
-    /// Reason why the device drops it; `None` for a valid datagram that finds a receive.
+    /// Reason why the device drops the datagram; `None` for a valid datagram that finds a receive.
     dropped: Option<String>,
-    /// Whether it may have arrived after the next command, or may have found the receive of a datagram that was lost.
+    /// Whether the datagram may have arrived after the next command, or may have found the receive of a lost
+    /// datagram.
     is_early: bool,
-    /// Whether it is valid, and has arrived before the next command unless it was lost.
+    /// Whether the datagram is valid, and arrived before the next command unless it was lost.
     is_sure: bool,
-    /// Whether it cannot fill a receive any more: it filled one, or a later datagram did.
+    /// Whether the datagram cannot fill a receive any more, because it or a later datagram filled one.
     pub(super) is_over: bool,
 }
 
@@ -102,7 +103,7 @@ pub(super) struct Reception<'h, 't> {
     /// Indices of datagrams that may still fill a receive, in order.
     pending: VecDeque<usize>,
     outcomes: Vec<Outcome<'t>>,
-    /// Place behind which a datagram may fill any receive, or none.
+    /// From this place on, a datagram may fill any receive, or none.
     pub(super) until: usize,
 }
 
@@ -243,7 +244,7 @@ impl<'h, 't> Reception<'h, 't> {
         self.outcomes.iter().any(|outcome| outcome.result == Passed::Fail)
     }
 
-    /// Returns the reason why the queue pair drops a packet.
+    /// Returns the reason why the queue pair drops a packet; `None` if it accepts the packet.
     fn invalid(&self, packet: &Packet<'_>) -> Option<String> {
         use pb::QpState::{Rtr, Rts, Sqd, Sqe};
         let (bth, deth) = (packet.bth(), packet.deth());
@@ -319,7 +320,7 @@ impl<'h, 't> Reception<'h, 't> {
             self.receives[at].fate = Fate::Over;
             match unfit {
                 Some(_) => self.holds(evidence, format!("{seen}: the datagram does not fit")),
-                // Behind a failed receive the state of the queue pair is open.
+                // After a failed receive, the state of the queue pair is unknown.
                 None if self.state == pb::QpState::Err => {}
                 None => self.fails(evidence, "no error".into(), seen),
             }
@@ -373,8 +374,8 @@ impl<'h, 't> Reception<'h, 't> {
         true
     }
 
-    /// Returns the pending datagrams that may have filled a receive. In simulations no datagram is lost, so that the
-    /// first one does.
+    /// Returns the pending datagrams that may have filled a receive. In simulations no datagram is lost. There, the
+    /// list ends with the first datagram that is not early (`is_early`).
     fn fillers(&self, receive: usize) -> impl Iterator<Item = usize> + '_ {
         let is_sure = |of: &usize| !self.datagrams[*of].is_early;
         let sure = self.pending.iter().position(is_sure);
@@ -400,7 +401,7 @@ impl<'h, 't> Reception<'h, 't> {
                 && datagram.fits(&self.receives[*receive])
                 && is_alive(self.history, datagram.frame.place, due)
         };
-        // On hardware, one of several datagrams arrives.
+        // On hardware, a datagram may be lost. Three lost datagrams in a row are ruled out.
         let late: Vec<&usize> = self.pending.iter().take_while(is_late).collect();
         let enough = if self.history.is_simulated() { 1 } else { TRIES as usize };
         let Some(of) = late.first().filter(|_| late.len() >= enough) else {

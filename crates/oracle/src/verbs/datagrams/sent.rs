@@ -81,7 +81,7 @@ fn epochs<'t>(history: &QpHistory<'t>) -> Vec<Epoch<'t>> {
     epochs
 }
 
-/// Returns the datagrams of the queue pair, by their source queue pair.
+/// Returns the datagrams that have the number of this queue pair as their source.
 fn sent<'t>(history: &QpHistory<'t>) -> impl Iterator<Item = (&'t FrameSeen, Packet<'t>)> {
     let qpn = history.qpn;
     frames(history, true).filter(move |(_, packet)| packet.deth().is_some_and(|deth| deth.src_qp().0 == qpn))

@@ -17,8 +17,8 @@ use super::{Found, good, note, unread};
 
 pub(super) use tools::installed;
 
-/// A function that runs the first installed tool of a list, with these arguments. It returns the tool's output, or the
-/// reason why there is none.
+/// Runs the first installed tool of a list, the first parameter, with the arguments in the second parameter.
+/// Returns the tool's output, or the reason why there is none.
 type Tool<'a> = &'a dyn Fn(&[&str], &[&str]) -> Result<String, String>;
 
 /// The source of settings.

@@ -3,7 +3,7 @@
 use super::{Device, Found, good, names, note, printable, read, unread};
 
 /// Bytes that RoCE headers may add to the payload of a packet. Linux subtracts this number from the interface's
-/// MTU.
+/// MTU to get the limit of the RoCE MTU.
 const HEADERS: u32 = 96;
 
 impl Device<'_> {
