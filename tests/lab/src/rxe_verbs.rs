@@ -37,9 +37,9 @@ pub struct RxeVerbsLab {
 }
 
 impl RxeVerbsLab {
-    /// Boots the machine. With `binaries`, the directory of `verbatim`, `verbatimd` and `verbatim-agent`, the machine
-    /// runs the agent of `rxe0` and a daemon with the rig `rxe-verbs`. [`Machine::run`] with `verbatim …` uses the
-    /// daemon.
+    /// Boots the machine. `binaries` is the directory that contains `verbatim`, `verbatimd` and `verbatim-agent`. If it
+    /// is given, the machine also runs the agent of `rxe0`, and a daemon with the rig `rxe-verbs`. A command
+    /// `verbatim …` that [`Machine::run`] executes then uses this daemon.
     ///
     /// # Errors
     ///

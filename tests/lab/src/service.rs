@@ -49,15 +49,16 @@ impl ServiceLab {
     ///
     /// # Errors
     ///
-    /// When packages of the host are missing ([`MachineError::NotInstalled`], which `downcast_ref` finds), or the
-    /// machine does not start.
+    /// When this host lacks a Debian package that the machine needs ([`MachineError::NotInstalled`], which
+    /// `downcast_ref` finds), or the machine does not start.
     pub fn start(packages: &[PathBuf]) -> anyhow::Result<Self> {
         Self::boot(packages, None, None)
     }
 
-    /// Boots the machine like [`ServiceLab::start`], with the hardware of a lab's host: an InfiniBand adapter and a
-    /// RoCE device. The adapter `vib0` has two ports, each cabled to its own device model outside. The RoCE device is
-    /// the kernel's `rxe0` on `veth0`, 10.0.0.1, cabled to `veth1`. `binaries` is the directory of `verbatimd`.
+    /// Boots the machine like [`ServiceLab::start`], and gives it an emulated InfiniBand adapter and a RoCE device, as
+    /// a host with rigs has. The adapter `vib0` has two ports. Each port is cabled to a device model of its own,
+    /// outside the machine. The RoCE device is the kernel's `rxe0` on `veth0`, 10.0.0.1, cabled to `veth1`. `binaries`
+    /// is the directory that contains `verbatimd`.
     ///
     /// # Errors
     ///

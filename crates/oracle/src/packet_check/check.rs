@@ -210,14 +210,15 @@ impl fmt::Debug for Checks {
     }
 }
 
-/// Certainty that the first failure ranks before the others. A device that reports one of the others fails only if the
-/// order is certain.
+/// Certainty that the first failure ranks before the others. If a device reports one of the other failures, its test is
+/// a FAIL only if the order is certain.
 ///
-/// - *Certain*: only one check failed, or a CRC and another check of the link layer failed. The architecture ranks the
-///   CRCs first.
-/// - *Supported*: VCRC before ICRC, and LVer before the lengths, in the order of public conformance tests. Also the
-///   delimiter before all others: a packet that ends with EBP also has a wrong VCRC, but is counted separately.
-/// - *Assumed*: all other orders.
+/// - *Certain*: only one check failed. Or the first failure is a CRC: the architecture ranks the CRCs before all other
+///   checks of a native packet.
+/// - *Supported*: VCRC before ICRC, and LVer before the lengths, because public conformance tests check in this order.
+///   Also the delimiter before all others: a packet that ends with EBP has a wrong VCRC too, but a counter of its own
+///   counts it. If its VCRC is inverted, and no other check failed, the tests treat this order as certain.
+/// - *Assumed*: all other orders, and every order in RoCE.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub enum Certainty {
     /// No public source states the order.

@@ -19,7 +19,7 @@ fn sends(burst: u32, count: u32) -> QpTrace {
     qp
 }
 
-/// Returns READs of a few responses, `ahead` of them outstanding at a time.
+/// Returns `count` READs with three responses each. At most `ahead` READs are outstanding at a time.
 fn reads(ahead: u32, count: u32) -> QpTrace {
     let mut qp = QpTrace::default();
     let ask = |qp: &mut QpTrace, n: u32| {
@@ -47,7 +47,7 @@ fn reads(ahead: u32, count: u32) -> QpTrace {
     qp
 }
 
-/// Returns the same conversation between other queue pairs.
+/// Returns the frames of `qp` between other queue pairs: each destination QPN is larger by 0x100 * `pair`.
 fn of_pair(qp: &QpTrace, pair: u32) -> Vec<(u64, Vec<u8>)> {
     let mut frames = qp.frames.clone();
     for (_, frame) in &mut frames {
@@ -58,7 +58,7 @@ fn of_pair(qp: &QpTrace, pair: u32) -> Vec<(u64, Vec<u8>)> {
     frames
 }
 
-/// Returns the findings that loss does not excuse, without the frame at index `without`.
+/// Judges the frames, except the frame at index `without`, and returns the findings that loss does not excuse.
 fn found(frames: &[(u64, Vec<u8>)], without: Option<usize>) -> Vec<String> {
     let kept = frames.iter().enumerate().filter(|(at, _)| Some(*at) != without);
     let all = judged(Loss::Possible, kept.map(|(_, frame)| frame));

@@ -41,13 +41,14 @@ pub(super) struct QpHistory<'t> {
 /// State of a queue pair when its host gets a command.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Is {
-    /// State after its last step.
+    /// State after the last step, or after the last failure that the device reported.
     pub(super) state: pb::QpState,
-    /// Place of the last step.
+    /// Place of this step or report.
     pub(super) since: usize,
-    /// Place since which traffic may have made the queue pair fail: the last step to RESET, INIT or RTR, or a reported
-    /// failure.
+    /// Only traffic after this place may have made the queue pair fail. It is the place of the last step to RESET, INIT
+    /// or RTR, or of the last reported failure.
     pub(super) up: usize,
+    /// Whether the queue pair may have failed by itself since then.
     pub(super) may_have_failed: bool,
     /// Whether the host reported a failed datagram. Always false for a connected queue pair.
     pub(super) has_failed: bool,
@@ -191,8 +192,8 @@ impl<'t> QpHistory<'t> {
         self.trace.begin.simulated
     }
 
-    /// Returns whether refusals come from the device itself. On a host, a kernel, a driver or an agent may refuse
-    /// instead.
+    /// Returns whether refusals come from the device itself. If the device is in a host, the host's kernel, its driver
+    /// or the agent may refuse instead.
     pub(super) fn has_own_verbs(&self) -> bool {
         self.is_simulated() || self.trace.parameter(OWN_VERBS).is_some_and(|is_own| is_own != 0)
     }

@@ -40,6 +40,8 @@ fn done_before<'p, 't>(qp: &'p QpTrace<'t>, answer: &PeerResponse<'_>) -> Option
 }
 
 /// Returns the first PSN that must be retransmitted because of this response.
+///
+/// A response *skips* a READ or atomic if it has a later PSN than a missing response to that READ or atomic.
 fn wants_again(qp: &QpTrace<'_>, answer: &PeerResponse<'_>) -> Option<u32> {
     let offset = answer.offset.filter(|_| answer.is_of_seen)?;
     let before = || qp.answers.iter().filter(|other| other.place() < answer.place());
@@ -166,8 +168,8 @@ fn first_again<'t>(
             && (qp.is_lossless() || sent.seen.frame.at.is_before(again.seen.frame.at));
         is_before && sent.offset.is_some_and(|offset| offset > from)
     };
-    // If a retransmission is lost, the requester sends another one only for a new cause (a NAK or time-out). With a
-    // single cause, `again` is therefore the first retransmission.
+    // A retransmission before `again` may have been lost. But the requester would have sent `again` only for a second
+    // cause (a NAK or time-out). With a single cause, `again` is therefore the first retransmission.
     let has_one_reason = || {
         let Some(post) = qp.post_of(from).map(|at| &qp.posts[at]) else {
             return false;

@@ -1,4 +1,4 @@
-//! The change to another rig file: rigs are added and removed, but no rig is removed while it is used.
+//! The change to a new rig file: rigs are added and removed, but a rig in use stays.
 
 use std::time::Duration;
 
@@ -27,8 +27,8 @@ impl Plan {
         }
     }
 
-    /// Takes over another rig file. `found` contains its rigs, and `gone` the names of the removed rigs. Returns the
-    /// removed rigs that stay because they are used, and the actions.
+    /// Replaces the rig file. `found` contains the rigs of the new file, and `gone` the names of the rigs that it no
+    /// longer lists. Returns the rigs of `gone` that stay in the plan because they are in use, and the actions.
     pub fn reload(&mut self, now: Duration, found: Vec<Found<'_>>, gone: &[String]) -> (Vec<String>, Vec<Action>) {
         let mut actions = Vec::new();
         let mut there = Vec::new();

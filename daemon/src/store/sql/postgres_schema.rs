@@ -9,17 +9,17 @@ use crate::store::StoreError;
 const TABLES: &str = r#"
     CREATE TABLE host (
         name TEXT COLLATE "C" PRIMARY KEY,
-        -- Which numbers within a millisecond are its to give.
+        -- The host's ids of one millisecond have the serial numbers from 256 * number to 256 * number + 255.
         number BIGINT NOT NULL UNIQUE,
-        -- Which state directory it has: two hosts of one name are told apart by it.
+        -- Id of the host's state directory. It distinguishes two hosts with one name.
         state TEXT NOT NULL,
-        -- When its daemon was last heard of, by the database's clock.
+        -- Time of the last heartbeat of the host's daemon, by the database's clock.
         seen_ns BIGINT NOT NULL,
         address TEXT NOT NULL
     );
-    -- Rigs as their daemons show them.
+    -- Rigs, with the state that the daemon of each rig publishes.
     CREATE TABLE rig (name TEXT COLLATE "C" PRIMARY KEY, host TEXT COLLATE "C" NOT NULL, body BYTEA NOT NULL);
-    -- What the daemon of another host is asked to do.
+    -- Requests to the daemon of `host`, from the daemons of other hosts.
     CREATE TABLE wish (number BIGSERIAL PRIMARY KEY, host TEXT COLLATE "C" NOT NULL, body TEXT NOT NULL);
 
     CREATE TABLE run (
@@ -53,18 +53,18 @@ const TABLES: &str = r#"
 
     CREATE TABLE lease (
         id TEXT COLLATE "C" PRIMARY KEY,
-        -- Empty while it waits for whichever host has a rig for it first.
+        -- Empty while the lease waits for the first host with a free rig.
         host TEXT COLLATE "C" NOT NULL,
         owner TEXT COLLATE "C" NOT NULL,
         state BIGINT NOT NULL,
         rig TEXT COLLATE "C" NOT NULL,
         token BIGINT NOT NULL,
         request_id TEXT COLLATE "C" NOT NULL,
-        -- Whether it was asked for at another host than that of the rig, or may be.
+        -- 1 if another host may or must take the lease, else 0.
         posted BIGINT NOT NULL,
         body TEXT NOT NULL
     );
-    -- A rig is never held twice, and no token given twice, whatever the programs believe.
+    -- At most one active lease for each rig, and one lease for each token, even if a program has a bug.
     CREATE UNIQUE INDEX lease_holder ON lease (rig) WHERE state = 2;
     CREATE UNIQUE INDEX lease_token ON lease (token) WHERE token > 0;
     CREATE INDEX lease_unended ON lease (host, id) WHERE state <> 3;

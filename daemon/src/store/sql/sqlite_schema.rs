@@ -1,14 +1,14 @@
-//! The tables in SQLite. PostgreSQL has the same tables, and some more.
+//! The tables in SQLite. PostgreSQL has these tables too, and some more.
 
 use rusqlite::Connection;
 
 use super::version::VERSION;
 
 const TABLES: &str = "
-    -- Ids sort by the time at which they were given.
+    -- The order of the ids is the order in which the runs were created.
     CREATE TABLE run (
         id TEXT PRIMARY KEY,
-        -- Of the daemon of which host, where several share one database; empty here.
+        -- Host of the daemon that made the run, if several hosts share one database. Empty in SQLite.
         host TEXT NOT NULL,
         rig TEXT NOT NULL,
         state INTEGER NOT NULL,
@@ -16,10 +16,10 @@ const TABLES: &str = "
         owner TEXT NOT NULL,
         request_id TEXT NOT NULL,
         ended_ns INTEGER,
-        -- Bytes of its files, known when it ended.
+        -- Size of the run's files in bytes. 0 until the run ends, and after the files are purged.
         bytes INTEGER NOT NULL DEFAULT 0,
         pinned INTEGER NOT NULL DEFAULT 0,
-        -- When its files were removed.
+        -- Time at which the run's files were purged. NULL if they were not.
         purged_ns INTEGER,
         body TEXT NOT NULL
     ) WITHOUT ROWID;
@@ -29,18 +29,18 @@ const TABLES: &str = "
     CREATE INDEX run_outcome ON run (outcome, id);
     CREATE INDEX run_files ON run (ended_ns, bytes) WHERE state = 3 AND pinned = 0 AND purged_ns IS NULL;
 
-    -- Events as watchers get them; what a judge says in full is in `verdict`.
+    -- Events in the form that watchers get. The full verdicts are in table `verdict`.
     CREATE TABLE event (run TEXT NOT NULL, cursor INTEGER NOT NULL, body BLOB NOT NULL, PRIMARY KEY (run, cursor))
         WITHOUT ROWID;
     CREATE TABLE verdict (
         run TEXT NOT NULL,
         cursor INTEGER NOT NULL,
-        -- Without checks and observations, for lists.
+        -- The verdict without checks and observations, for lists.
         head BLOB NOT NULL,
         body BLOB NOT NULL,
         PRIMARY KEY (run, cursor)
     ) WITHOUT ROWID;
-    -- Runs that were deleted, or whose files were removed: their files are still to go.
+    -- Runs that were deleted or purged, but whose files are still on disk.
     CREATE TABLE doomed (run TEXT PRIMARY KEY, host TEXT NOT NULL) WITHOUT ROWID;
 
     CREATE TABLE lease (
@@ -54,7 +54,7 @@ const TABLES: &str = "
         posted INTEGER NOT NULL,
         body TEXT NOT NULL
     ) WITHOUT ROWID;
-    -- A rig is never held twice, whatever the program believes.
+    -- At most one active lease for each rig, even if the program has a bug.
     CREATE UNIQUE INDEX lease_holder ON lease (rig) WHERE state = 2;
     CREATE INDEX lease_unended ON lease (id) WHERE state <> 3;
     CREATE UNIQUE INDEX lease_request ON lease (owner, request_id) WHERE request_id <> '';

@@ -149,7 +149,7 @@ pub(crate) fn tree(files: &[(String, PathBuf)], modules: &Path) -> Result<Tree, 
     Ok(tree)
 }
 
-/// Returns our own files that the image depends on, for its key.
+/// Returns the paths and contents of our own files. They are part of the key under which the built image is stored.
 pub(crate) fn recipe() -> impl Iterator<Item = &'static str> {
     OWN.iter().flat_map(|(path, content, _)| [*path, *content])
 }

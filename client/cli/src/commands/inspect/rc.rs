@@ -108,7 +108,8 @@ fn packet<'a>(captured: &Captured<'a>, ignores_vcrc: bool, whole: &'a mut Vec<u8
     }
 }
 
-/// Returns the nanoseconds since the first packet; 0 for an earlier packet.
+/// Returns the nanoseconds since the first packet that has a timestamp; 0 if this packet's timestamp is earlier, and
+/// `None` if it has none.
 fn time(at: Option<CaptureTime>, begin: &mut Option<CaptureTime>) -> Option<Time> {
     let at = at?;
     let since = at.since(*begin.get_or_insert(at));
