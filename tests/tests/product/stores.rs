@@ -46,11 +46,11 @@ fn shared(url: &str, host: &str, state: &TempDir) -> Result<SqlStore, StoreError
 type Case = fn(SqlStore, &dyn Fn() -> SqlStore);
 
 const CASES: [Case; 5] = [
-    a_run_is_kept_once_found_by_its_request_and_listed_the_newest_first,
-    events_are_kept_in_order_with_their_verdicts_and_twice_the_same_is_once,
-    a_pinned_or_unfinished_run_is_not_deleted_and_what_is_deleted_is_gone_with_its_files,
-    a_rig_is_held_once_and_each_grant_has_a_greater_token,
-    what_is_kept_is_there_when_the_store_is_opened_again,
+    run_is_stored_once_and_listed_newest_first,
+    events_keep_order_without_repeats,
+    deletion_spares_pinned_and_unfinished_runs,
+    rig_is_held_once_and_tokens_grow,
+    stored_data_survives_reopening,
 ];
 
 #[test]
@@ -76,8 +76,8 @@ fn postgresql_store_passes_suite() {
     let url = server.database("hosts").unwrap();
     hosts_see_each_others_runs_and_rigs_and_take_what_waits_once(&url);
     let url = server.database("reload").unwrap();
-    a_rig_that_the_rig_file_gets_is_claimed_and_one_of_another_host_changes_nothing(&url);
-    while_the_database_is_away_nothing_is_granted_and_what_happens_is_given_in_afterwards(&mut server);
+    new_rig_is_claimed_unless_another_host_has_it(&url);
+    absent_database_grants_nothing_and_gets_events_later(&mut server);
 }
 
 fn tables_of_another_version_are_refused(server: &Postgres) {
@@ -177,7 +177,7 @@ fn numbers(of: Vec<verbatim_daemon::store::RunEntry>) -> Vec<u64> {
     of.iter().map(|kept| kept.run.created_ns).collect()
 }
 
-fn a_run_is_kept_once_found_by_its_request_and_listed_the_newest_first(store: SqlStore, _open: &dyn Fn() -> SqlStore) {
+fn run_is_stored_once_and_listed_newest_first(store: SqlStore, _open: &dyn Fn() -> SqlStore) {
     for number in 1..=5 {
         store.create(&run(number, if number == 2 { "b" } else { "a" })).unwrap();
     }
@@ -210,10 +210,7 @@ fn a_run_is_kept_once_found_by_its_request_and_listed_the_newest_first(store: Sq
     assert!(matches!(store.get(&id(6)), Err(StoreError::Unknown(_))));
 }
 
-fn events_are_kept_in_order_with_their_verdicts_and_twice_the_same_is_once(
-    store: SqlStore,
-    _open: &dyn Fn() -> SqlStore,
-) {
+fn events_keep_order_without_repeats(store: SqlStore, _open: &dyn Fn() -> SqlStore) {
     store.create(&run(1, "a")).unwrap();
     let verdict = Verdict {
         test: "t".into(),
@@ -249,10 +246,7 @@ fn events_are_kept_in_order_with_their_verdicts_and_twice_the_same_is_once(
     );
 }
 
-fn a_pinned_or_unfinished_run_is_not_deleted_and_what_is_deleted_is_gone_with_its_files(
-    store: SqlStore,
-    _open: &dyn Fn() -> SqlStore,
-) {
+fn deletion_spares_pinned_and_unfinished_runs(store: SqlStore, _open: &dyn Fn() -> SqlStore) {
     store.create(&run(1, "a")).unwrap();
     assert!(matches!(store.delete(&id(1)), Err(StoreError::Unfinished(_))));
     let record = store.record(&run(1, "a"));
@@ -274,7 +268,7 @@ fn a_pinned_or_unfinished_run_is_not_deleted_and_what_is_deleted_is_gone_with_it
     ));
 }
 
-fn a_rig_is_held_once_and_each_grant_has_a_greater_token(store: SqlStore, _open: &dyn Fn() -> SqlStore) {
+fn rig_is_held_once_and_tokens_grow(store: SqlStore, _open: &dyn Fn() -> SqlStore) {
     let first = store.put(&lease(1, "a", LeaseState::Active)).unwrap();
     assert!(first > 0);
     let renewed = StoredLease {
@@ -309,7 +303,7 @@ fn a_rig_is_held_once_and_each_grant_has_a_greater_token(store: SqlStore, _open:
     ));
 }
 
-fn what_is_kept_is_there_when_the_store_is_opened_again(store: SqlStore, open: &dyn Fn() -> SqlStore) {
+fn stored_data_survives_reopening(store: SqlStore, open: &dyn Fn() -> SqlStore) {
     store.create(&run(1, "a")).unwrap();
     let token = store.put(&lease(1, "a", LeaseState::Active)).unwrap();
     drop(store);
@@ -379,7 +373,7 @@ fn hosts_see_each_others_runs_and_rigs_and_take_what_waits_once(url: &str) {
     assert!(same.contains("another daemon has the name \"a\""), "{same}");
 }
 
-fn a_rig_that_the_rig_file_gets_is_claimed_and_one_of_another_host_changes_nothing(url: &str) {
+fn new_rig_is_claimed_unless_another_host_has_it(url: &str) {
     let (dir_c, dir_d) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let other = shared(url, "d", &dir_d).unwrap();
     let lab_d = other.lab().unwrap();
@@ -447,7 +441,7 @@ fn a_rig_that_the_rig_file_gets_is_claimed_and_one_of_another_host_changes_nothi
     assert_eq!(of_c(), ["first", "second"], "it is this host's until it is let go");
 }
 
-fn while_the_database_is_away_nothing_is_granted_and_what_happens_is_given_in_afterwards(server: &mut Postgres) {
+fn absent_database_grants_nothing_and_gets_events_later(server: &mut Postgres) {
     let url = server.url();
     let state = tempfile::tempdir().unwrap();
     let store = shared(&url, "a", &state).unwrap();

@@ -188,14 +188,12 @@ defects! {
     "9.8.3 datagrams" {
         DatagramPsnConstant "datagram-psn-constant" "All datagrams carry the same PSN."
         DatagramWithoutHeader "datagram-without-header" "A datagram's payload stands at the beginning of its receive."
-        DatagramIcrcIgnored "datagram-icrc-ignored" "A datagram whose ICRC is wrong is taken."
-        QKeyIgnoredWithImmediate "q-key-ignored-with-immediate" "A datagram with immediate data and another Q_Key is taken."
         DatagramTailLost "datagram-tail-lost" "A datagram of more than 512 bytes is cut there."
-        DatagramInInit "datagram-in-init" "A datagram is taken in INIT."
         DatagramBeyondMtu "datagram-beyond-mtu" "A datagram of more than the MTU is sent as one packet."
         SqeStopsReceives "sqe-stops-receives" "In SQE a datagram queue pair drops what comes to it."
         DatagramReceiveVanishes "datagram-receive-vanishes" "A receive that is too short for a datagram never completes."
         DatagramStoredAnyway "datagram-stored-anyway" "A datagram is stored where the device may not write."
+        DroppedDatagramWritten "dropped-datagram-written" "A datagram with another Q_Key is dropped once it was written into the next receive."
     }
     // States and work requests of queue pairs, and asynchronous events.
     "10.3.1 ERR" {
@@ -246,7 +244,9 @@ defects! {
         PKeyBit14NotCompared "p-key-bit-14-not-compared" "The highest bit of a partition's number is not compared."
         IpChecksumWrong "ip-checksum-wrong" "Packets over IPv4 carry an IP checksum that is not theirs."
         QKeyIgnored "q-key-ignored" "A datagram with another Q_Key is taken."
-        DroppedDatagramWritten "dropped-datagram-written" "A datagram with another Q_Key is dropped once it was written into the next receive."
+        DatagramIcrcIgnored "datagram-icrc-ignored" "A datagram whose ICRC is wrong is taken."
+        QKeyIgnoredWithImmediate "q-key-ignored-with-immediate" "A datagram with immediate data and another Q_Key is taken."
+        DatagramInInit "datagram-in-init" "A datagram is taken in INIT."
     }
     // The responder.
     "C9-27" {

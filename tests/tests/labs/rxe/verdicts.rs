@@ -159,7 +159,7 @@ fn rows_come_to_their_end() {
     };
     let report = output.json();
     let verdicts = report["verdicts"].as_array().unwrap();
-    assert_eq!(verdicts.len(), 4);
+    assert_eq!(verdicts.len(), 5);
     for verdict in verdicts {
         // rxe fails some rows, because its timer counts in ticks and an overlong SEND gets another NAK.
         let outcome = verdict["outcome"].as_str().unwrap();

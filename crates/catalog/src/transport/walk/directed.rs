@@ -28,7 +28,7 @@ use verbatim_wire::Mtu;
 use verbatim_wire::packet::{AckTimeout, NakCode, Psn, RnrTimer};
 
 use super::peer::{TARGET, labels};
-use super::step::{Fault, Illegal, Step, Stray, WalkConnection, Want, Way};
+use super::step::{Fault, Illegal, Step, Stray, WalkConnection, Want, Way, want};
 use super::{ACCESS, ATOMICS, COMPLETION, DUPLICATES, ERRORS, IMMEDIATE, NAKS, RESPONSE_DATA, judge_shown, take};
 use crate::transport::c09_060_atomic_responder::has_atomics;
 use crate::transport::rc::answer::{ACKNOWLEDGEMENT, MSN};
@@ -98,18 +98,6 @@ directed!(STALE_RESPONSES 3 "c09-stale-responses"
     comes 20 ms later. Until then the DUT repeats nothing, fails no request and sends no fenced request. A NAK of the \
     waiting request ends it. A SEND, a WRITE, a READ and an atomic get RNR NAKs while the ACK timeout is off."
     stale_responses, judge, [COMPLETION, GENERATION, NAKS, RESPONSE_DATA, TIMEOUT, RNR]);
-
-/// Makes a request of `length` bytes.
-pub(super) fn want(operation: O, length: u32) -> Want {
-    Want {
-        operation,
-        length,
-        place: 8,
-        fence: false,
-        solicited: false,
-        value: None,
-    }
-}
 
 /// Length in bytes of a message of many packets: more than most adapters keep in flight.
 const LONG: u32 = 72 * MTU;

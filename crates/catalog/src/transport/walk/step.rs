@@ -26,6 +26,18 @@ pub(super) struct Want {
     pub(super) value: Option<u64>,
 }
 
+/// Makes a request of `length` bytes.
+pub(super) fn want(operation: O, length: u32) -> Want {
+    Want {
+        operation,
+        length,
+        place: 8,
+        fence: false,
+        solicited: false,
+        value: None,
+    }
+}
+
 /// A disturbance of the peer's messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Way {

@@ -203,11 +203,12 @@ pub(super) fn datagram_sent<'t>(history: &QpHistory<'t>, asking: &mut Asking<'_,
                     "a PSN from {} on, before {last}, of a request that can be sent",
                     epoch.first
                 );
-                (packet.to_string(), expected, format!("PSN {}", packet.bth().psn()))
+                ("datagram without a request".into(), expected, packet.to_string())
             });
             continue;
         };
         let post = &epoch.posts[at];
+        let about = format!("datagram of wr_id {}", post.post.wr_id);
         let again = used[at].filter(|earlier| history.is_simulated() || earlier.bytes != frame.bytes);
         used[at] = Some(frame);
         let evidence = [Evidence::from(post.done)]
@@ -225,12 +226,12 @@ pub(super) fn datagram_sent<'t>(history: &QpHistory<'t>, asking: &mut Asking<'_,
                 );
                 asking.held(format!("PSN {}, {words}", packet.bth().psn()), evidence);
             }
-            (_, Some((expected, seen))) => asking.must(false, evidence, || (packet.to_string(), expected, seen)),
+            (_, Some((expected, seen))) => asking.must(false, evidence, || (about, expected, seen)),
             (Some(_), None) => asking.must(false, evidence, || {
                 (
-                    packet.to_string(),
+                    about,
                     "each PSN once".into(),
-                    "the PSN a second time".into(),
+                    format!("PSN {} again", packet.bth().psn()),
                 )
             }),
         }

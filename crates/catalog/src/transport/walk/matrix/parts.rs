@@ -5,8 +5,8 @@ use verbatim_tester::peer::ChannelOptions;
 use verbatim_wire::Mtu;
 use verbatim_wire::packet::{AckTimeout, Psn, RnrTimer};
 
-pub(super) use super::super::directed::want;
 use super::super::peer::TARGET;
+pub(super) use super::super::step::want;
 use super::super::step::{Fault, Illegal, Step, Stray, WalkConnection, Want, Way};
 use crate::cover::{Factor, Family, Partial, Row};
 use crate::transport::rc;
