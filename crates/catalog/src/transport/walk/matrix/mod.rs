@@ -23,7 +23,7 @@ use verbatim_tester::{Need, Parameter, Step as Done, Stop, Stream, Test, Tester}
 
 use super::directed::{RNR, TIMEOUT};
 use super::peer::labels as subjects;
-use super::step::{Fault, Step, WalkConnection};
+use super::step::WalkConnection;
 use super::{ACCESS, ATOMICS, COMPLETION, DUPLICATES, ERRORS, IMMEDIATE, INVALID, NAKS, RESPONSE_DATA};
 use crate::cover::{Array, Family, Row};
 use crate::transport::c09_060_atomic_responder::has_atomics;
@@ -108,10 +108,6 @@ impl Matrix {
         };
         match self.run {
             Run::Connections(connection) => {
-                let all_default = vec![0; family.factors.len()];
-                if is_part(|name| t.parameter(name)) {
-                    super::take(t, &[unanswered(&cells(&all_default, 0))])?;
-                }
                 for (number, row) in &rows {
                     super::take(t, &[connection(&cells(row, *number))])?;
                 }
@@ -128,12 +124,12 @@ impl Matrix {
 
     /// Returns the places where the DUT's queue pairs of the rows were created.
     fn created(&self, t: &Trace) -> Vec<usize> {
-        let (label, skipped) = match self.run {
-            Run::Connections(_) => (labels::CREATE, usize::from(is_part(|name| given(&t.begin, name)))),
-            Run::Datagrams => (transport_datagrams::labels::CREATE, 0),
+        let label = match self.run {
+            Run::Connections(_) => labels::CREATE,
+            Run::Datagrams => transport_datagrams::labels::CREATE,
         };
         let of_dut = t.commands(label).filter(|done| done.side == Side::Dut);
-        of_dut.skip(skipped).map(|done| done.place).collect()
+        of_dut.map(|done| done.place).collect()
     }
 
     /// Returns the rows to which the failed checks belong.
@@ -191,14 +187,6 @@ impl Matrix {
 /// Returns whether a run has only some of the rows.
 fn is_part(parameter: impl Fn(&str) -> u64) -> bool {
     ["rows", "row"].iter().any(|name| parameter(name) > 0)
-}
-
-/// Returns a connection on which no request is answered. It shows the habits of the retry timer, which a few rows need
-/// not show.
-fn unanswered(cells: &Cells<'_>) -> WalkConnection {
-    let send = parts::want(O::Send, 8);
-    let post = Step::Post(vec![send], 0, Fault::Silent(100));
-    cells.connection(true, (&[], send), [post])
 }
 
 /// Number of failed rows that a verdict names.
