@@ -56,8 +56,8 @@ pub fn judge(trace: &Trace, findings: &mut Findings<'_>, statements: &[&str]) {
             findings.not_applicable.get_or_insert_with(|| not_taken(&said));
             continue;
         }
-        // If a habit of the device explains the finding, it becomes an observation. Only a finding of `Habit::RULE`
-        // in the test of that habit remains a finding.
+        // If a habit of the device explains a finding, the finding becomes an observation. There is one exception: in
+        // the test of that habit, a finding of `Habit::RULE` remains a finding.
         let establishes = |habit: &Habit| said.rule == Habit::RULE && habit.is_subject_of(&trace.begin.test);
         let foreign = said.habit.filter(|habit| !establishes(habit));
         let most = if foreign.is_some() { 1 } else { EACH };
@@ -293,7 +293,8 @@ fn packets(trace: &Trace) -> (Vec<RuleFinding<'_>>, Vec<RuleHeld<'_>>) {
 /// Rule that a retransmission equals the original.
 const ALTERED: Rule = Rule::SameAgain;
 
-/// Responder rules with the excuse that a request is missing from the capture. A simulated record misses no request.
+/// Responder rules whose violations may have the excuse `RequestsLost`. In a simulation this excuse does not apply,
+/// because the record has every request.
 const OF_RESPONDER: [Rule; 4] = [
     Rule::DamagedRequest,
     Rule::ResponsesInOrder,
@@ -302,13 +303,14 @@ const OF_RESPONDER: [Rule; 4] = [
 ];
 
 const INTERVAL: Rule = Rule::RnrInterval;
-/// Rules with the excuse that a packet had not arrived. In a simulation, the time since the packet was sent decides
+/// Rules whose violations may have the excuse `NotArrived`. In a simulation, the time since the packet was sent decides
 /// whether the excuse applies.
 const OF_TIME: [Rule; 2] = [INTERVAL, Rule::SequenceNak];
 /// Upper bound of the time in which two packets may cross on a simulated path, not counting the device's own delay.
 const CROSSING: Duration = Duration::from_micros(100);
 
-/// Returns the device's shortest time from a request to its response. A packet may spend that time inside the device.
+/// Returns the device's shortest time from a request to its response. It is the estimate for the time that a packet
+/// spends inside the device, which `CROSSING` does not include.
 fn quickest(trace: &Trace) -> Duration {
     let frames = &trace.timeline.frames;
     let which = |frame: &FrameSeen| {

@@ -124,7 +124,8 @@ impl Window {
         Some(self.requests.range(from..=at).collect())
     }
 
-    /// Returns the same request as [`Self::before`]; `None` if its packet is damaged, so that only its PSN is known.
+    /// Returns the same request as [`Self::before`]. `None` if its packet is damaged, because only the packet's PSN is
+    /// known.
     pub(super) fn taken_before(&self, at: usize) -> Option<&Request> {
         self.before(at).filter(|before| before.is_taken)
     }

@@ -47,8 +47,8 @@ pub(crate) async fn as_admin<T>(is_admin: bool, call: impl Future<Output = T>) -
     IS_ADMIN.scope(is_admin, call).await
 }
 
-/// Runs work that may block on a disk, on a thread for blocking work. Calls of admins start at once; other calls wait
-/// while [`IN_WORK`] of them are running.
+/// Runs work on a thread for blocking work, because it may block on a disk. Calls of admins start at once; other calls
+/// wait while [`IN_WORK`] of them are running.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, tonic::Status> {
     let _turn = match IS_ADMIN.try_with(|is| *is) {
         Ok(true) => None,

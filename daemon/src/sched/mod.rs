@@ -196,8 +196,8 @@ impl Scheduler {
             is_looked_at: outlives_us(rig),
             rig: &rig.name,
         });
-        // The store may be an old copy or empty. So the next token must also exceed the last token that each rig
-        // has seen.
+        // The next token must also exceed the last token that each rig has seen, because the store may be empty or an
+        // old copy.
         let last_token = store.last_token()?.max(last_token(&journals)?);
         // Ids sort by time. New ids must follow all existing ids, even if the clock was set back.
         let newest_run = store.list(&Filter::default(), None, 1)?.pop().map(|kept| kept.run.id);

@@ -204,7 +204,7 @@ fn only_higher_class_makes_run_give_way() {
         decide(minutes(1), &waits(&high), &rigs, &Shares::new()),
         [way(&other, "b", &high[0].lease)]
     );
-    // A long wait does not raise the class for giving way.
+    // A low lease that has waited long rises in the queue, but no run gives way to it.
     assert_eq!(
         decide(minutes(900), &waits(&ask(Class::Low)), &rigs, &Shares::new()),
         []

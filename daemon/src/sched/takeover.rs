@@ -1,5 +1,6 @@
 //! Takes over the state that an earlier daemon left. Interrupted runs end. Waiting runs and leases keep waiting in
-//! the same order. Drained rigs stay drained. Devices of rigs that the rig file no longer has are still restored.
+//! the same order. Drained rigs stay drained. If the rig file no longer has a rig, the daemon still restores the
+//! rig's device.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -107,7 +108,7 @@ pub(super) fn waiting(store: &dyn Store, rigs: &RigFile, journals: &Path) -> Res
     Ok(left)
 }
 
-/// If the journal of a rig was removed while a run was running on the rig, records this.
+/// Checks whether the journal of a rig was removed while a run was running on the rig, and records such a removal.
 fn miss(rig: &str, rigs: &RigFile, journals: &Path) {
     if !rigs.find(rig).is_ok_and(super::outlives_us) {
         return;
@@ -182,8 +183,8 @@ pub(super) fn live(store: &dyn Store, run: StoredRun) -> Arc<Live> {
     Arc::new(live)
 }
 
-/// Reads the drained rigs: the reason by the rig's name. A drained rig must not be used, so all rigs count as
-/// drained if the file is not readable.
+/// Reads the drained rigs: a map from each rig's name to the reason why it is drained. If the file is not readable,
+/// all rigs count as drained, because a drained rig must not be used.
 pub(super) fn drained(path: &Path, rigs: &RigFile) -> BTreeMap<String, String> {
     let read = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return BTreeMap::new(),
@@ -212,8 +213,8 @@ pub(super) fn keep_drained(path: &Path, drained: &BTreeMap<String, String>) -> i
     Ok(())
 }
 
-/// Returns the removed rigs whose journals list changes of their devices. A rig is not among them if the rig file
-/// has its device under another name. The returned rigs stay visible until their devices are restored.
+/// Returns the rigs that the rig file no longer has, and whose devices must still be restored. Leaves out a rig if the
+/// rig file has its device under another name. The returned rigs stay visible until their devices are restored.
 pub(super) fn left_over(rigs: &RigFile, journals: &Path) -> Vec<RigConfig> {
     let owners: Vec<JournalOwner> = rigs.rigs.iter().map(journal_owner).collect();
     let orphans = FileJournal::all(journals).into_iter().filter(|journal| {

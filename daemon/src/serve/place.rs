@@ -88,7 +88,7 @@ fn lock(path: &Path) -> io::Result<Result<File, String>> {
         .create(true)
         .truncate(false)
         .mode(0o600)
-        // A symbolic link could redirect the write to another file, and a pipe could block this process.
+        // Follow no symbolic link, which could redirect the write to another file. Do not block if the file is a pipe.
         .custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits())
         .open(path)?;
     // Let no other user open the file: such a user could hold its lock, and block this daemon.

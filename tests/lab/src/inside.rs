@@ -74,7 +74,7 @@ pub(crate) fn attend(
         thread::spawn(move || pass_on(output.err, err)),
     ];
     let code = wait(machine, signal)?;
-    // The output streams end with the machine, so wait for the power-off.
+    // Wait for the power-off: only then do the readers get an end of file.
     let bound = Instant::now() + POWER_OFF;
     while machine.is_running() && Instant::now() < bound {
         thread::sleep(Duration::from_millis(5));

@@ -44,8 +44,8 @@ fn name_or<'a>(words: &'a str, identity: &'a str) -> &'a str {
     if words.is_empty() { identity } else { words }
 }
 
-/// Formats a time, in seconds since 1970, for stdout by RFC 3339, such as 2026-11-20T16:00:00Z: in the local zone on a
-/// terminal, else in UTC.
+/// Formats a time, given in seconds since 1970, as in RFC 3339, such as 2026-11-20T16:00:00Z. Uses the local time zone
+/// if stdout is a terminal, else UTC.
 fn shown(time: Option<i64>) -> String {
     let at = time.and_then(|seconds| DateTime::from_timestamp(seconds, 0));
     match at {

@@ -97,8 +97,8 @@ async fn slow_reader_is_throttled_and_stops() {
             length: 1 << 20,
         }),
     });
-    // Each reply to a ReadMemory has 1 MiB, and the client takes none of these replies. The device's log has no line
-    // for a ReadMemory, so the test counts the Open commands between them.
+    // Each reply to a ReadMemory has 1 MiB, and the client does not read these replies. The device's log has no line
+    // for a ReadMemory, so the test counts the log's lines for the Open commands in between.
     for _ in 0..ASKED {
         requests.send(request(1, read.clone())).await.unwrap();
         let open = command::Kind::Open(proto::Open {});
@@ -174,7 +174,7 @@ async fn cancelled_stream_destroys_its_session() {
     requests.send(request(0, register(64))).await.unwrap();
     answers.message().await.unwrap().unwrap();
     assert_eq!(agent.strings.existing().len(), 2);
-    // Drops the stream, but keeps the connection.
+    // Drop the stream, but keep the connection.
     drop((answers, requests));
     let begun = Instant::now();
     while !agent.strings.existing().is_empty() {

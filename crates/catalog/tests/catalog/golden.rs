@@ -15,7 +15,7 @@ const WRITE: &str = "VERBATIM_WRITE_GOLDEN";
 /// The maximum number of findings that verdicts.txt lists for a verdict. For the rest, it holds only their number.
 const FINDINGS: usize = 12;
 
-/// Returns the names of the records in the order of `TESTS`; a test's conforming device comes first.
+/// Returns the names of the records in the order of `TESTS`. For each test, the conforming device's record comes first.
 fn names() -> Vec<String> {
     let mut placed: Vec<(usize, String)> = golden::names()
         .into_iter()
@@ -36,8 +36,8 @@ fn verdict(name: &str) -> Verdict {
     verdict
 }
 
-/// Formats the outcome with the number of passed checks, then one line for each other check. The line is indented if
-/// the check follows from another check.
+/// Formats the outcome with the number of passed checks, then one line for each finding. The line of a finding that
+/// follows from another one is indented further.
 fn lines(name: &str, verdict: &Verdict) -> Vec<String> {
     let mut lines = vec![format!("{name} {} checks {}", verdict.outcome(), verdict.passed.len())];
     let findings = verdict.findings.iter().take(FINDINGS);

@@ -61,7 +61,7 @@ fn violation_before_missing_feature_fails() {
         let last = (0..entries.len()).rev().find(|at| acts(&entries[*at])).unwrap();
         failed += usize::from(cut(entries, last).0 == Outcome::Fail);
     }
-    // Not every record fails: some defects violate a rule only at the end of the record, which is cut off.
+    // Not every cut record fails: some defects violate a rule only in the part that is cut off.
     assert!(failed > 30, "{failed}");
 }
 

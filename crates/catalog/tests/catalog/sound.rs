@@ -1,5 +1,5 @@
-//! Records of conforming devices in real time, which an earlier version judged FAIL. The name of each file states the
-//! reason. The catalogue must judge them PASS.
+//! Records of conforming devices that ran in real time. An earlier version judged them FAIL, for the reason that the
+//! file's name states. The catalogue must judge them PASS.
 
 use std::fs;
 use std::path::Path;

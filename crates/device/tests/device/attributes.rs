@@ -265,7 +265,7 @@ fn set_without_lid_follows_choice() {
         let answer = bench.set(0, NONE, &wanted).unwrap();
         assert_eq!(answer.status(), status);
         assert_eq!(bench.port_info(NONE).overrun_errors(), applied);
-        // With both addresses assigned, the Set is legal.
+        // With a LID and a MasterSMLID, the Set is legal.
         let assigned = wanted.with_lid(Lid(5)).with_master_sm_lid(Lid(1));
         assert_eq!(bench.set(0, NONE, &assigned).unwrap().status(), Status::OK);
         assert_eq!(bench.port_info(NONE).overrun_errors(), 2);

@@ -220,7 +220,7 @@ proptest! {
             1..40,
         ),
     ) {
-        // This defect changes the AttributeModifier, so its responses match no request.
+        // With this defect, the device changes the AttributeModifier, so a response matches no request.
         defects.retain(|defect| *defect != Defect::ResponseModifierOfGuidInfoLost);
         let mut device = Device::new(profile, &defects);
         let mut now = seconds(0);

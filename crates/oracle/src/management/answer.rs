@@ -287,7 +287,7 @@ impl Port<'_> {
                 },
                 seen: seen.to_string(),
                 exchanges: vec![number],
-                // The counter includes SMPs of other nodes, and lacks lost SMPs.
+                // The counter also counts SMPs of other nodes, and it does not count lost SMPs.
                 excusable: u32::from(seen) < least || !alone,
                 given: None,
             });

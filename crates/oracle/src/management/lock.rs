@@ -98,11 +98,11 @@ impl Lock {
                 latest: (certain && !none).then_some(latest),
             },
             Some(timer) => Timer {
-                // The timer may not have run until now. Then it starts here, perhaps with a shorter period.
+                // If the timer did not run until now, it starts here, perhaps with a shorter period.
                 earliest: timer.earliest.min(earliest),
                 latest: match timer.latest {
                     Some(before) => Some(before.max(latest)),
-                    // The timer may have been stopped before. Then it starts again here.
+                    // If the timer was stopped before, it starts again here.
                     None => (certain && !none).then_some(latest),
                 },
             },

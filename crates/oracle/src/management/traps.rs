@@ -275,7 +275,7 @@ fn details(trace: &Trace, says: &BadMKey, lids: &BTreeSet<u16>) -> Vec<String> {
         wrong.push(format!("LIDADDR {}", says.lid()));
     }
     let hops = usize::from(says.hop_count());
-    // It is left open whether the path includes the first byte, which no hop uses.
+    // The architecture leaves open whether the path includes the first byte, which no hop uses.
     let is_cut = [hops > ROOM, hops + 1 > ROOM];
     if !is_cut.contains(&says.path_truncated()) {
         wrong.push(format!("path truncated {}", says.path_truncated()));

@@ -12,8 +12,8 @@ pub type Absent = Checks;
 /// Reason for no judgement: no public source settles whether a packet on VL 15 may have a GRH.
 pub const UNSETTLED_VL15_GRH: &str = "no public source says whether a packet on VL 15 may have a GRH";
 
-/// Reason for no judgement of a packet that is too short for the GRH and BTH that LNH announces, but has matching
-/// lengths. No public source settles whether a port on the way detects the fault.
+/// Reason for no judgement: the packet is too short for the GRH and BTH that LNH announces, but has right length
+/// fields. No public source says whether a port on the way detects this fault.
 pub const UNSETTLED_SHORT: &str =
     "no public source says whether a switch detects a packet that is too short for its GRH and BTH";
 

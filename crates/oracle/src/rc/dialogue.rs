@@ -16,9 +16,9 @@ pub struct Seen<'t> {
     pub frame: &'t FrameSeen,
     /// The parsed packet.
     pub packet: Packet<'t>,
-    /// Position in the record's timeline. The tester's adapter may swap packets of the DUT. If a packet arrived
-    /// behind a packet with a later PSN, but may have been sent before it, both packets have the position of the
-    /// packet with the later PSN.
+    /// Position in the record's timeline. The tester's adapter may swap packets of the DUT. If a packet arrived after a
+    /// packet with a later PSN, but may have been sent before it, both packets have the position of the packet with the
+    /// later PSN.
     pub place: usize,
 }
 
@@ -296,8 +296,9 @@ fn one<'t>(
 }
 
 /// Reorders the DUT's packets. A packet moves before the packets with later PSNs that arrived before it, if the time
-/// spans leave the order open. It stays if one of the packets in question has the same PSN, because it is then a
-/// retransmission. The n-th transmission of a packet also stays behind later PSNs that were sent fewer than n times.
+/// spans leave the order open. It stays if one of these packets has the same PSN, because it is a retransmission in
+/// that case. The n-th transmission of a packet also stays after packets with later PSNs that were sent fewer than n
+/// times.
 fn untangle(packets: &mut [Seen<'_>]) {
     // Number of times that the DUT sent each kind and PSN, among the packets so far.
     let mut sent: BTreeMap<((bool, bool), u32), usize> = BTreeMap::new();

@@ -101,8 +101,8 @@ pub(super) fn read_response_opcode(answered: &Answered<'_>) -> Outcome {
         };
         (format!("RC RDMA READ Response {expected}"), answered.parsed.opcode)
     });
-    // A First or Only may answer a retransmission of the READ. The capture may lack that retransmission. Before a
-    // Middle or Last, the capture may lack responses.
+    // If a First or Only comes at the wrong PSN, the capture may lack a retransmission of the READ. If a Middle or Last
+    // does, the capture may lack responses.
     let held = match begins {
         true if ends_rightly => held.unless(Excuse::RequestsLost),
         false if ends_rightly && into > 0 => held.unless(Excuse::ResponsesLost),

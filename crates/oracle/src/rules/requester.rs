@@ -143,7 +143,7 @@ pub(crate) fn is_unasked(asked: &Asked<'_>) -> bool {
     matches!(acknowledged_again(asked), Outcome::Broken(_))
 }
 
-/// Returns whether the path MTU excludes the payload length of a packet.
+/// Returns whether the path MTU forbids the packet's payload length.
 pub(crate) fn has_no_such_size(asked: &Asked<'_>) -> bool {
     matches!(payload_length(asked), Outcome::Broken(_))
 }
@@ -195,8 +195,8 @@ fn same_again(asked: &Asked<'_>) -> Outcome {
     }
 }
 
-/// Checks a READ that resumes at a response: its address grows, and its length shrinks, by the bytes before that
-/// response.
+/// Checks a retransmitted READ, which may resume at a later response. Its address must be higher, and its length
+/// smaller, by the number of bytes before that response.
 fn read_again(asked: &Asked<'_>, request: &Request, into: u32) -> Outcome {
     let Some(reth) = asked.parsed.reth() else {
         return Outcome::NotAsked;
@@ -240,8 +240,8 @@ fn opcode_order(asked: &Asked<'_>) -> Outcome {
         (format!("{what} after {}", before.opcode), asked.parsed.opcode)
     })
     .with(before.number);
-    // If `psns` is 0, the preceding READ's number of PSNs is unknown, and is derived from this packet's PSN. A
-    // request in between may then be missing.
+    // If `psns` is 0, the preceding request is a READ, and its number of PSNs is unknown. The window assumes that the
+    // READ ends directly before this packet. In fact, a lost request may lie in between.
     match before.psns {
         0 => held.unless(Excuse::RequestsLost),
         _ => held,

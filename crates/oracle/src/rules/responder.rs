@@ -388,7 +388,7 @@ fn retry_before_ack(answered: &Answered<'_>) -> Outcome {
         let both = both.into_iter().flatten();
         both.filter(|refused| is_up_to(refused.psn, executed_to))
     };
-    // There may be two refusals, an RNR NAK and a sequence NAK. The one whose request was not sent again decides.
+    // If there are an RNR NAK and a sequence NAK, the one whose request was not sent again decides.
     let waits = refusals().find(|refused| !refused.is_asked_again);
     let Some(refused) = waits.or_else(|| refusals().next()) else {
         return Outcome::NotAsked;

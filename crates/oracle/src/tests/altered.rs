@@ -1,5 +1,5 @@
-//! Flips every bit of every packet in a valid conversation, one at a time, with a right ICRC. A rule finds the
-//! change, or the list below states why no check can.
+//! Flips every bit of every packet in a valid conversation, one at a time, and recomputes the ICRC. Either a rule finds
+//! the change, or the list below states why no check can.
 
 use std::collections::BTreeSet;
 

@@ -22,7 +22,7 @@ pub(super) fn is_of_dut(entry: &Entry, is_it: &impl Fn(&Packet<'_>) -> bool) -> 
     }
 }
 
-/// Removes packets of the device, as if it had never sent them.
+/// Returns a change that removes the device's packets for which `is_it` is true, as if it had never sent them.
 fn unheard(is_it: impl Fn(&Packet<'_>) -> bool) -> impl FnOnce(&mut Vec<Entry>) {
     move |entries| {
         let before = entries.len();
@@ -62,7 +62,7 @@ fn request_that_needs_an_answer_gets_one() {
     assert!(found.contains(&"request-answered"), "{found:?}");
 }
 
-/// Replaces, or drops, each response whose opcode and PSN an earlier response had.
+/// Replaces each response whose opcode and PSN an earlier response had, or drops it if `becomes` returns `None`.
 fn again(entries: &mut Vec<Entry>, mut becomes: impl FnMut(&[u8]) -> Option<Vec<u8>>) {
     let mut seen: Vec<(Opcode, Psn)> = Vec::new();
     entries.retain_mut(|entry| {
@@ -123,7 +123,7 @@ fn gap_gets_a_sequence_nak() {
 #[test]
 fn request_waits_after_an_rnr_nak() {
     assert_eq!(broken("c09-130-rnr-interval", |_| ()), [""; 0]);
-    // Move the RNR NAKs to a later time, which shortens the wait.
+    // Move the RNR NAKs to a later time, which shortens the wait before each retry.
     let late = |entries: &mut Vec<Entry>| {
         for entry in entries {
             let Entry::Frame(frame) = entry else { continue };
@@ -143,7 +143,7 @@ fn request_waits_after_an_rnr_nak() {
 #[test]
 fn work_posted_in_sqd_waits_for_rts() {
     assert_eq!(broken("c09-send-queue-drain", |_| ()), [""; 0]);
-    // Turn the step to RTS into a step to SQD, so that RTS comes later.
+    // Turn the step that ends SQD into another step to SQD, so that the queue pair stays in SQD longer.
     let later = |entries: &mut Vec<Entry>| {
         let is_step = |entry: &Entry, state: pb::QpState| matches!(entry, Entry::VerbsAsked(asked) if matches!(&asked.command, Command::ModifyQp(of) if of.state() == state));
         let drains = entries
@@ -284,7 +284,7 @@ fn rnr_nak_needs_a_missing_receive() {
     };
     let found = broken("c09-rnr-nak", as_writes);
     assert!(found.contains(&"rnr-reason"), "a WRITE: {found:?}");
-    // Turn the ACKs into RNR NAKs, though all receives are there.
+    // Turn the ACKs into RNR NAKs, although all receives are posted.
     let refused = |entries: &mut Vec<Entry>| {
         for entry in entries.iter_mut().filter(|entry| is_of_dut(entry, &is_ack)) {
             if let Entry::Frame(frame) = entry {

@@ -38,7 +38,8 @@ fn same_psns_may_begin_another_connection() {
         let shown = (bytes_from, first, acknowledged);
         let found = broken(Loss::Possible, &qp);
         assert!(found.iter().all(|name| name.ends_with('?')), "{shown:?}: {found:?}");
-        // The same bytes from the same PSN on may be retransmissions of one connection.
+        // If all requests repeat from the first PSN with the same bytes, they may be retransmissions within one
+        // connection.
         let connections = if shown == (0, 0, 4) { 1 } else { 2 };
         assert_eq!(judged(Loss::Possible, &qp.frames).len(), connections, "{shown:?}");
         let last = qp.frames.len();
@@ -138,8 +139,7 @@ fn counts_of_the_ends_are_independent() {
 
 #[test]
 fn other_path_mtu_begins_another_connection() {
-    // `ahead` is `None`: the other end sends its first requests. `Some`: the same end continues that many PSNs
-    // ahead.
+    // `None`: the other end sends its first requests. `Some(n)`: the same end continues, `n` PSNs after its next PSN.
     for ahead in [None, Some(0), Some(14)] {
         let mut qp = QpTrace::default();
         qp.asks(Opcode::RC_SEND_FIRST, 0, bytes(PMTU, 1));

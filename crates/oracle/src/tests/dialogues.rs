@@ -28,7 +28,7 @@ struct Step {
     rest: Transport,
     /// Nanoseconds to wait before the packet.
     wait: u64,
-    /// Change of the BTH; the ICRC is computed again.
+    /// Change of the BTH, before the ICRC is computed.
     bth: fn(Bth) -> Bth,
     has_wrong_icrc: bool,
 }
@@ -183,7 +183,7 @@ fn empty_messages() -> Vec<Step> {
     steps
 }
 
-/// Returns several requests for each acknowledgement.
+/// Returns a dialogue in which each ACK acknowledges several requests.
 fn coalesced() -> Vec<Step> {
     let some = |first: u32| {
         let asked = (first..first + 5).map(|n| ask(Opcode::RC_SEND_ONLY, n, bytes(64, n)));
@@ -194,7 +194,7 @@ fn coalesced() -> Vec<Step> {
     [some(0), some(6), some(12)].concat()
 }
 
-/// Returns several kinds of requests, outstanding at the same time.
+/// Returns a dialogue in which several kinds of requests are outstanding at the same time.
 fn pipelined() -> Vec<Step> {
     let some = |n: u32, msn: u32| {
         let read = read(n + 2, 2, 9, msn + 3);
@@ -289,7 +289,7 @@ const SERVICES: [Service; 14] = [
     ("a refusal for good", refused),
 ];
 
-/// Appends the dialogue with `asks` as the requester, and its PSNs moved by `moved`.
+/// Appends the dialogue to `qp`. `asks` is the requester, and `moved` is added to all PSNs.
 fn render(qp: &mut QpTrace, steps: &[Step], asks: Sender, moved: u32) {
     let answers = match asks {
         Sender::A => Sender::B,

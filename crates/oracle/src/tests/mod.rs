@@ -70,7 +70,7 @@ fn valid_conversation_breaks_no_rule() {
         .filter(|(_, count)| count.asked == 0)
         .map(|(rule, _)| rule.name())
         .collect();
-    // These rules need loss, the end of a connection, or native InfiniBand.
+    // The conversation exercises none of these rules: they need loss, the end of a connection, or native InfiniBand.
     assert_eq!(
         unasked,
         [

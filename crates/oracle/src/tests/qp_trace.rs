@@ -140,7 +140,7 @@ impl QpTrace {
         qp.answers(Opcode::RC_READ_RESPONSE_MIDDLE, 7, Syndrome::ACK, 3, bytes(PMTU, 8));
         qp.answers(Opcode::RC_READ_RESPONSE_LAST, 8, Syndrome::ACK, 3, bytes(10, 9));
         qp.answers(Opcode::RC_ATOMIC_ACKNOWLEDGE, 9, Syndrome::ACK, 4, result(5));
-        // Part of a READ is sent again, and then an atomic, each with its response.
+        // A repeats the unanswered part of a READ, then an atomic. B responds to each request.
         qp.asks(Opcode::RC_READ_REQUEST, 10, read_of(3 * PMTU));
         qp.answers(Opcode::RC_READ_RESPONSE_FIRST, 10, Syndrome::ACK, 5, bytes(PMTU, 7));
         qp.wait(10_000_000);

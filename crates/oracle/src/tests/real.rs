@@ -110,7 +110,7 @@ fn partial_capture_breaks_no_rule() {
             assert_blameless(&format!("{name} from #{} on", at + 1), &whole[at..]);
             assert_blameless(&format!("{name} before #{}", at + 1), &whole[..at]);
         }
-        // Keep only the packets to one of the two ends.
+        // Keep only the packets to one of the two ends: those with the same destination MAC address.
         let to = |frame: &[u8]| {
             Packet::parse(Medium::Ethernet, frame)
                 .unwrap()
@@ -183,8 +183,8 @@ fn altered_field_is_found_or_listed() {
                         wrong.push(format!("{name}, bit {bit} of #{number}: {packets:?} {words}"));
                     }
                 }
-                // The network may change fields before the BTH. At the beginning and end of a capture, the
-                // neighbours that would show an error are missing.
+                // Two kinds of changes may pass: the network may change fields before the BTH, and at the beginning
+                // and end of a capture, the neighbours that would show an error are missing.
                 let is_amid = (4..whole.len() - 6).contains(&at);
                 if bit / 8 >= begin && is_amid && found.is_empty() {
                     let is_listed = is_listed(&packet, bit);

@@ -104,7 +104,7 @@ fn request_behind_a_gap_stays_missing() {
 
 #[test]
 fn request_after_an_rnr_nak_is_not_missing() {
-    // Returns whether a test's record, on hardware, shows the wrong sequence NAK.
+    // Returns whether the wrong sequence NAK is a violation in a test's record from hardware.
     let is_found = |before: &[u32], after: &[u32]| {
         let mut qp = QpTrace::default();
         qp.send(0);
@@ -123,7 +123,8 @@ fn request_after_an_rnr_nak_is_not_missing() {
         })
     };
     assert!(is_found(&[1], &[2]));
-    // The second transmission of PSN 1 may be lost. Request 2, or a request far ahead, may have arrived before PSN 1.
+    // The sequence NAK may be right: the second transmission of PSN 1 may be lost, or request 2 or a request far ahead
+    // may have arrived before PSN 1.
     assert!(!is_found(&[1], &[1, 2]));
     assert!(!is_found(&[1, 2], &[]));
     assert!(!is_found(&[0x40_0000, 1], &[]));
@@ -137,7 +138,7 @@ fn rnr_nak_needs_a_retry_before_an_ack() {
         found.retain(|finding| finding.contains("retry-before-ack"));
         found
     };
-    // A sequence NAK, then an RNR NAK: the retransmission for the first does not count for the second.
+    // The retransmission after the sequence NAK does not count as the retry after the RNR NAK.
     let mut qp = QpTrace::default();
     qp.send(1);
     qp.nak(0, SEQUENCE, 0);
@@ -145,7 +146,7 @@ fn rnr_nak_needs_a_retry_before_an_ack() {
     put_off(&mut qp, 0);
     qp.ack(0, 1);
     assert_eq!(found(&qp), ["#5 retry-before-ack"]);
-    // A NAK acknowledges all requests before it, too.
+    // Like an ACK, a NAK acknowledges all requests before its PSN.
     for behind in [SEQUENCE, Syndrome::nak(NakCode::INVALID_REQUEST)] {
         let mut qp = QpTrace::default();
         qp.send(0);
@@ -256,7 +257,7 @@ fn broken_message_is_not_acknowledged() {
     qp.send(1);
     qp.ack(1, 1);
     assert_eq!(broken(Loss::Excluded, &qp), ["#2 opcode-order", "#3 invalid-request"]);
-    // An alteration before the capture is not the responder's fault.
+    // With loss, the responder is excused: the request may have been altered before it was captured.
     assert_eq!(
         broken(Loss::Possible, &qp)[..2],
         ["#2 opcode-order", "#3 invalid-request?"]
@@ -547,8 +548,8 @@ fn stray_psn_ends_no_connection() {
     assert_eq!(judged(Loss::Possible, &qp.frames).len(), 1);
 }
 
-/// Returns three acknowledged SENDs, `times` repetitions of the last SEND, whose ACKs have an MSN one too high, and two
-/// more SENDs.
+/// Returns three acknowledged SENDs, `times` repetitions of the last SEND, and two more acknowledged SENDs. The ACK of
+/// each repetition has an MSN one too high.
 fn msn_of_duplicates(times: usize) -> QpTrace {
     let mut qp = QpTrace::default();
     let mut send = |n, msn| {
@@ -584,7 +585,7 @@ fn ack_of_a_duplicate_counts_later_requests() {
     qp.answers(Opcode::RC_READ_RESPONSE_ONLY, 1, Syndrome::ACK, 2, bytes(8, 0));
     qp.send(0);
     qp.ack(0, 2);
-    // An ACK of an older PSN is out of order, but its count is right.
+    // An ACK of an older PSN is out of order, but its MSN is right: it also counts the READ.
     let expected = ["#5 acknowledged-again", "#6 acknowledgement-order"];
     assert_eq!(broken(Loss::Excluded, &qp), expected);
     qp.send(0);

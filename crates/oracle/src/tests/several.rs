@@ -1,5 +1,5 @@
-//! Several connections between the same two ports that begin with the same PSNs. Some libraries always begin with PSN
-//! 0.
+//! Several connections between the same two ports. All begin with the same PSNs, because some libraries always begin
+//! with PSN 0.
 
 use verbatim_wire::packet::{edit, mend_icrc};
 use verbatim_wire::{Bth, Medium, Opcode, Packet, Qpn, Transport};
@@ -47,7 +47,7 @@ fn reads(ahead: u32, count: u32) -> QpTrace {
     qp
 }
 
-/// Returns the frames of `qp` between other queue pairs: each destination QPN is larger by 0x100 * `pair`.
+/// Returns the frames of `qp`, moved to other queue pairs: each destination QPN is larger by 0x100 * `pair`.
 fn of_pair(qp: &QpTrace, pair: u32) -> Vec<(u64, Vec<u8>)> {
     let mut frames = qp.frames.clone();
     for (_, frame) in &mut frames {

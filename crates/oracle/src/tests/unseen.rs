@@ -104,7 +104,8 @@ fn first_reads_may_be_counted_before() {
     let mut qp = QpTrace::default();
     qp.asks(Opcode::RC_READ_REQUEST, 2, read_of(8));
     qp.answers(Opcode::RC_READ_RESPONSE_ONLY, 2, Syndrome::ACK, 19, bytes(8, 0));
-    // The first response to this READ may count the READ or not, and therefore agrees with the earlier count.
+    // The MSN of a READ's first response may or may not count the READ, so it agrees with the earlier count. The MSN of
+    // the last response must count the READ.
     qp.asks(Opcode::RC_READ_REQUEST, 3, read_of(2 * PMTU + 8));
     qp.answers(Opcode::RC_READ_RESPONSE_FIRST, 3, Syndrome::ACK, 19, bytes(PMTU, 0));
     qp.answers(Opcode::RC_READ_RESPONSE_MIDDLE, 4, Syndrome::ACK, 19, bytes(PMTU, 0));
@@ -126,7 +127,7 @@ fn response_may_belong_to_an_unseen_read() {
             qp
         };
         let (next, msn) = (known + 1, known + 2);
-        // The response is seen before its request.
+        // The capture shows a READ's response before the READ.
         let mut qp = begun();
         qp.answers(Opcode::RC_READ_RESPONSE_ONLY, next, Syndrome::ACK, msn, bytes(8, 0));
         qp.asks(Opcode::RC_READ_REQUEST, next, read_of(8));
@@ -155,7 +156,7 @@ fn last_response_ends_an_open_read() {
         qp.ack(n, n + 1);
     }
     qp.asks(Opcode::RC_READ_REQUEST, 4, read_of(PMTU + 1));
-    // The capture lacks a request in between, which the MSN counts.
+    // The capture lacks a request between the READ and this SEND, but the MSN counts that request.
     qp.send(7);
     qp.answers(Opcode::RC_READ_RESPONSE_LAST, 5, Syndrome::ACK, 5, bytes(1, 0));
     qp.ack(7, 7);
@@ -185,7 +186,7 @@ fn psn_behind_unseen_answers_stays_new() {
     };
     assert!(responses.was_answered_unseen(answered.minus(1)) && responses.was_answered_unseen(answered));
     assert!(!responses.was_answered_unseen(answered.next()));
-    // A PSN more than half of all PSNs later seems to be an earlier PSN.
+    // If a PSN is more than half of all PSNs later, it seems to be earlier.
     assert!(!responses.was_answered_unseen(answered.plus(Psn::COUNT / 2 + 1)));
 }
 

@@ -399,7 +399,8 @@ fn receives_complete_in_order_with_fields() {
 
 #[test]
 fn unused_memory_stays_unchanged() {
-    // Flip bytes after the receives, before the target of a WRITE, and at the end of memory.
+    // Flip three bytes: one right after the receive buffers, one just below the target of a WRITE, and the last one of
+    // the memory.
     for at in [9 * 4096, 40 * 1024 - 1, 64 * 1024 - 1] {
         assert_eq!(
             broken("c09-receives", |entries| flip(entries, at)),
@@ -413,7 +414,8 @@ fn unused_memory_stays_unchanged() {
 
 #[test]
 fn memory_and_responses_match_requests() {
-    // A message with immediate data and no payload leaves the first receive unchanged.
+    // A WRITE with Immediate takes the receive at offset 0 but leaves its buffer unchanged. The rule for this buffer is
+    // therefore `memory-content`, not `send-content`.
     for (at, rule) in [(0, "memory-content"), (3 * 4096, "send-content")] {
         let names = broken("c09-receives", |entries| flip(entries, at));
         assert_eq!(names, [rule], "the receive at {at} holds something else");
@@ -467,7 +469,8 @@ fn unexpected_nak_leaves_memory_right() {
             if !frame.received {
                 last = Some(packet.bth().psn());
             } else if let (Some(last), Some(0x60)) = (last, packet.aeth().map(|aeth| aeth.syndrome().0)) {
-                // Replace the missing PSN in the NAK with the PSN of the packet that came too early.
+                // The NAK names the PSN that the device still expects. Replace it with the PSN of the packet that came
+                // too early.
                 let at = packet.offsets().bth;
                 let mut bytes = frame.bytes.to_vec();
                 edit::<Bth>(&mut bytes, at, |bth| bth.with_psn(last));
@@ -486,7 +489,8 @@ fn refused_request_leaves_memory_unchanged() {
     assert_eq!(broken(record, |entries| executes_refused(entries)), ["refused-content"]);
 }
 
-/// Puts the payload of the first WRITE with a wrong DMALen into the memory that the host read.
+/// Alters the record as if the device had executed the first WRITE whose DMALen is wrong: copies the WRITE's payload
+/// into the bytes that the host later read from memory.
 fn executes_refused(entries: &mut [Entry]) {
     let mut regions = Vec::new();
     let mut written = None;
@@ -557,7 +561,7 @@ fn frame_has_the_addresses_of_both_ends() {
         ["frame"],
         "another destination on Ethernet"
     );
-    // The ICRC covers the addresses.
+    // The ICRC covers the IP addresses. Recompute it, so that only the address is wrong.
     let elsewhere = change(|bytes| {
         bytes[29] ^= 0x80;
         mend_icrc(Medium::Ethernet, bytes).unwrap();

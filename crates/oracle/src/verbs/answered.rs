@@ -8,7 +8,7 @@
 //! * The request is known to be in sequence, was sent three times, and the device responds to later packets.
 //! * The response is a NAK that is sent only once, for a gap or at the end of the connection. It is missing on more
 //!   connections than lost packets explain.
-//! * The request was sent once on each of three or more connections, and no such request got a response.
+//! * Such a request was sent once on each of three or more connections, and none of these requests got a response.
 //!
 //! Source: architecture 9.7.4.1.1 (duplicates, gaps), 9.7.5.1 (acknowledgements), 9.7.5.2 (NAKs), 9.9.3.1.
 
@@ -154,8 +154,7 @@ fn owes<'t>(
         if came.is_none() && !is_shown() {
             continue;
         }
-        // The tester may have repeated a lost request. The response then answers the last transmission before the
-        // response.
+        // If the tester repeated a lost request, the response answers the last transmission before the response.
         let again = came.filter(|_| !is_told && !qp.is_lossless()).and_then(|came| {
             let before = |(of, _, frame): &(u32, Parsed<'_>, &FrameSeen)| *of == due.psns.0 && frame.place < came.place;
             qp.asked().filter(before).last()

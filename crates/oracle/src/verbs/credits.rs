@@ -20,7 +20,7 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[(Rule::CreditsThere, credits_t
 #[derive(Default)]
 pub(super) struct Receives {
     takers: BTreeSet<u32>,
-    /// PSN from which on the messages that take a receive are unknown.
+    /// From this PSN on, it is unknown which messages take a receive.
     until: u32,
     /// Places in the record where receives were posted, in order.
     posted: Vec<usize>,

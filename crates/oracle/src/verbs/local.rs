@@ -79,8 +79,7 @@ fn local_fault<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
             });
             continue;
         }
-        // The device may send a READ before it checks the memory. It then notices the fault only when a response
-        // arrives.
+        // If the device sends a READ before it checks the memory, it notices the fault only when a response arrives.
         if sent.is_some() && completion.is_empty() {
             continue;
         }

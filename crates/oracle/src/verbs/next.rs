@@ -27,9 +27,9 @@ impl QpTrace<'_> {
         answer.offset.is_some_and(|of| of < self.done_before(answer.place()))
     }
 
-    /// Returns whether, when `answer` was sent, a READ or atomic had received all its responses with PSNs before
-    /// `until`, once and in order. If so, `answer` skips no response. On a link that may lose responses, only a
-    /// completion of the request proves this.
+    /// Returns whether `answer` skips no response to a READ or atomic. This is so if the request had received all its
+    /// responses with PSNs before `until`, once and in order, when `answer` was sent. On a link that may lose
+    /// responses, only a completion of the request proves this.
     pub(super) fn has_had(&self, post: &WorkRequest<'_>, until: u32, answer: &PeerResponse<'_>) -> bool {
         if post.end <= self.done_before(answer.place()) || until <= post.first {
             return true;

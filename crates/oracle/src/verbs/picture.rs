@@ -12,7 +12,7 @@ pub(super) struct Picture {
     bytes: Vec<u8>,
     /// Further possible values, by byte.
     more: BTreeMap<usize, BTreeSet<u8>>,
-    /// Whether the value of each byte is unknown.
+    /// For each byte, whether its value is unknown.
     unknown: Vec<bool>,
     /// First byte that exceeded [`MOST`] possible values, and was then marked as unknown.
     excess: Option<usize>,

@@ -222,8 +222,8 @@ impl<'t> QpHistory<'t> {
         is_between(&self.traffic, after, before)
     }
 
-    /// Returns whether a datagram failed, after which the queue pair sends no further datagram. Applies in
-    /// simulations only: the order of a real host's reports is unknown.
+    /// Returns whether a datagram failed. The queue pair sends no datagram after that. Returns true in simulations
+    /// only, because the order of a real host's reports is unknown.
     fn has_failed(&self, after: usize, before: usize) -> bool {
         // Only work posted after the place `after` counts, because completions of older work may be reported late.
         let sends = |wr_id: u64| {
@@ -275,7 +275,8 @@ impl<'t> QpHistory<'t> {
                     is.since = done.place;
                     is.state = modify.state();
                 }
-                // A reported failure is certain, but a report of no failure may be out of date.
+                // If the host reports a failure, the failure is certain. If it reports no failure, the report may be
+                // outdated.
                 (Command::QueryQp(_), Some((_, _, Reply::Status(status), _)))
                     if is.may_have_failed
                         && is.states(self.service).contains(&status.state())

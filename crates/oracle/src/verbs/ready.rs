@@ -100,7 +100,7 @@ fn rnr_timer<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
         Some(RnrTimer(u8::try_from(code).ok()?))
     };
     let within = qp.trace.timeline.commands_between(qp.dialogue.places).iter();
-    // Place since which a step applies; a refused step never applies.
+    // Returns the place from which on a step applies. A refused step never applies.
     let answered = |done: &VerbsDone| match &done.answer {
         Some((.., Reply::Refused(_), _)) | None => usize::MAX,
         Some((.., place)) => *place,
@@ -322,7 +322,7 @@ mod tests {
         for record in ["c09-060-send-responder", "c09-060-write-responder", "c09-rnr-nak"] {
             assert_eq!(broken(record, |_| ()), [""; 0], "{record}");
         }
-        // Move each receive but the first to another queue pair.
+        // Move all receives except the first to another queue pair.
         let first_alone = |entries: &mut Vec<Entry>| {
             let posts = commands(entries).filter_map(|command| match command {
                 Command::PostReceive(post) => Some(post),
@@ -351,7 +351,7 @@ mod tests {
                 }
             }
         };
-        // Code 1 is the shortest interval, 10 us, and code 0 the longest.
+        // Code 1 is the shortest interval (10 us), and code 0 is the longest (655.36 ms).
         assert_eq!(broken("c09-rnr-nak", set(1)), [""; 0]);
         assert_eq!(broken("c09-rnr-nak", set(0)), ["rnr-timer"]);
     }

@@ -342,8 +342,8 @@ impl<'t, 'k> Replay<'t, 'k> {
         if first.parsed.opcode == parsed.opcode && first.parsed.digests() == parsed.digests() {
             return;
         }
-        // `target` looks up a packet in `requests`. This packet therefore takes the place of the first packet there
-        // until its target is known.
+        // `target` looks up a packet in `requests`. Insert this packet there to get its target, and put the first
+        // packet back afterwards.
         let psns = request.psns;
         if let Some(mut first) = self.requests.insert(offset, request) {
             first.is_unsure = true;

@@ -51,7 +51,7 @@ pub(super) struct ExpectedResponse<'t> {
 }
 
 impl ExpectedResponse<'_> {
-    /// Returns whether a response answers the request, or explains why no response comes.
+    /// Returns whether a response answers the request, or explains why the request gets no response of its own.
     fn is_met_by(&self, response: &DutResponse) -> bool {
         let (first, last) = self.psns;
         if response.place > self.until || self.tries.first().is_none_or(|first| response.place < first.place) {

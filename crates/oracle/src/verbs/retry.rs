@@ -251,7 +251,7 @@ fn timer_restarts<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
             let sent: Vec<&Request<'t>> = of_it.collect();
             for pair in sent.windows(2) {
                 let (earlier, later) = (pair[0].seen.frame, pair[1].seen.frame);
-                // A packet after a retransmitted packet need not wait for a timeout.
+                // If an earlier packet of the message was retransmitted, this packet need not wait for a timeout.
                 let follows = |sent: &Request<'_>| {
                     let is_before = sent.offset.is_some_and(|offset| post.has(offset) && offset < part);
                     is_before && (earlier.place..later.place).contains(&sent.seen.place)

@@ -16,7 +16,7 @@ impl Replay<'_, '_> {
         let length = match RequestKind::of(of.opcode) {
             RequestKind::Read => return None,
             RequestKind::Atomic => 8,
-            // An ATOMIC WRITE changes 8 bytes, whatever its length field has. The effect of an undefined opcode is
+            // An ATOMIC WRITE changes 8 bytes, regardless of its length field. The effect of an undefined opcode is
             // unknown.
             RequestKind::Other => of.reth()?.dma_len().max(8) as usize,
             RequestKind::Send(_) | RequestKind::Write(_) => of.length as usize,

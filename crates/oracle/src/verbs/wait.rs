@@ -160,7 +160,7 @@ mod tests {
     fn separates_running_from_new_transmission() {
         let sent = |all: &[(u32, usize)]| all.iter().map(|(of, place)| (Some(*of), *place)).collect::<Vec<_>>();
         // The NAK is at place 5. In the first case, the last packet continues a series from before the NAK. In the
-        // others, it repeats a packet, continues a series from after the NAK, or stands alone.
+        // other cases, the last packet repeats a packet, continues a series from after the NAK, or stands alone.
         assert!(is_begun_before(&sent(&[(0, 1), (1, 2), (0, 4), (1, 6), (2, 7)]), 5));
         assert!(!is_begun_before(&sent(&[(0, 1), (1, 2), (1, 6)]), 5));
         assert!(!is_begun_before(&sent(&[(0, 1), (1, 2), (0, 6), (1, 7)]), 5));

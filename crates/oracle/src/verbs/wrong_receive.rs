@@ -207,7 +207,7 @@ fn receive_fault<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     is_refused(qp, asking, Wrong::Closed, NakCode::REMOTE_OPERATIONAL);
 }
 
-/// Checks that a SEND whose receive has the fault `wrong` gets the NAK `code`, and no ACK.
+/// Checks that a SEND whose receive has the fault `wrong` gets the NAK `code` and no ACK.
 fn is_refused<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>, wrong: Wrong, code: NakCode) {
     let Some(first) = qp.first() else { return };
     let sends = sends(qp);

@@ -1,5 +1,5 @@
-//! The plan while the store is away, which means that it cannot be reached: no lease gets a rig, and a lease whose
-//! grant could not be stored waits again.
+//! The plan while the store is away (cannot be reached). No lease gets a rig, and a lease whose grant could not be
+//! stored waits again.
 
 use std::time::Duration;
 

@@ -46,7 +46,7 @@ impl Plan {
     /// # Errors
     /// [`Refusal::TooMany`].
     pub fn has_room(&self, who: &Identity) -> Result<(), Refusal> {
-        // A lease that was made for a run counts as one together with its run.
+        // A lease that was made for a run, and this run, count as one together.
         let counts =
             |lease: &Lease| usize::from(lease.run.is_none()) + lease.runs.len().max(usize::from(lease.run.is_some()));
         let own: usize = self.leases.of_owner(who).map(counts).sum();

@@ -86,7 +86,7 @@ impl Plan {
     pub fn looked(&mut self, now: Duration, rig: &str, result: Result<(), String>) -> Vec<Action> {
         let every = self.every();
         let Some(slot) = self.slots.get_mut(rig).filter(|slot| slot.phase == Phase::Looking) else {
-            // A restore has begun on the rig since the check started, or the rig was removed.
+            // Ignore the result: since the check started, a restore has begun on the rig, or the rig was removed.
             return Vec::new();
         };
         slot.phase = Phase::Idle;
@@ -102,7 +102,7 @@ impl Plan {
         }
         let mut actions = self.give(now, &[rig.to_string()], None);
         if self.slots.get(rig).is_some_and(|slot| slot.reach.away.is_some()) {
-            // The leases that wait for this rig may accept other rigs, so check those.
+            // The leases that wait for this rig may also accept other rigs, so check these other rigs.
             let others = self.leases.of_rigs(&[rig.to_string()]).into_iter();
             let others = others.filter(|lease| lease.held.is_none());
             let others: Vec<String> = others.flat_map(|lease| lease.rigs.clone()).collect();

@@ -132,8 +132,8 @@ fn all(db: &mut dyn Connection, mut works: Vec<Box<dyn Work>>) {
     }
 }
 
-/// Fails all writes with [`StoreError::Away`], whichever error the spool had. Callers then put the facts that can
-/// no longer be undone into the spool.
+/// Fails all writes with [`StoreError::Away`] in place of the spool's error. Callers then put the facts that can no
+/// longer be undone into the spool.
 fn refuse(works: Vec<Box<dyn Work>>, error: &StoreError) {
     tracing::debug!(%error, "the entries of the spool stay there");
     for work in works {

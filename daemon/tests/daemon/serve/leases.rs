@@ -87,7 +87,7 @@ async fn second_lease_waits_with_reason() {
         "{waiting:?}"
     );
     assert!(waiting.latest.unwrap().seconds >= first.expire_time.unwrap().seconds - 1);
-    // A run without a reserved lease waits too, behind the second lease.
+    // A run without a reserved lease also waits in the queue, in the place after the second lease.
     let other = clients.create(queued("virtual")).await;
     assert_eq!((other.state(), other.queue_place), (RunState::Queued, 2));
     let run = clients.create(under(&first, &[SHORT_TEST])).await;

@@ -12,7 +12,7 @@ use super::harness::{Bench, Daemon, LIMIT, request};
 pub(crate) fn ask(address: &str, first_line: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(LIMIT)).unwrap();
-    // A first line that already contains a Host header gets no second Host header.
+    // If the first line already contains a Host header, do not add another one.
     let host = if first_line.contains("Host:") {
         ""
     } else {

@@ -91,7 +91,7 @@ async fn unreachable_device_has_cause_rig() {
     assert!(ended.reason.contains("cannot be reached"), "{}", ended.reason);
 }
 
-// Several threads, because the client's connection must end while this thread waits for the log.
+// Use several threads, because the client's connection must end while this thread waits for the log.
 #[tokio::test(flavor = "multi_thread")]
 async fn run_leaves_queue_after_its_client() {
     let bench = Bench::new();

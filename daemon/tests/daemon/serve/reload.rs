@@ -142,7 +142,7 @@ async fn used_device_is_not_exchanged() {
                 break;
             }
             Ok(_) => {}
-            // The daemon is restoring the device by itself.
+            // The daemon refuses the call while it restores the device by itself.
             Err(busy) => assert_eq!(busy.code(), Code::FailedPrecondition, "{busy:?}"),
         }
         tokio::task::yield_now().await;

@@ -297,7 +297,8 @@ async fn health_and_reflection_limit_requests() {
     let answers = ServerReflectionClient::new(clients.channel.clone())
         .server_reflection_info(tokio_stream::iter([request]))
         .await;
-    // An oversized request gets no response message. A smaller request for an unknown symbol would get one.
+    // The daemon sends no response message, because the request is too large. For a smaller request with an unknown
+    // symbol, it would send one.
     let answer = match answers {
         Ok(answers) => answers.into_inner().message().await,
         Err(refused) => Err(refused),

@@ -94,7 +94,7 @@ async fn stopped_worker_costs_one_test() {
 #[tokio::test]
 async fn several_workers_of_a_run_may_die() {
     let place = Place::new();
-    // This test takes long enough to kill its worker, because it tries 65,532 values.
+    // This test tries 65,532 values, so its worker can be killed before the test ends.
     let second = "c14-024-vl-arbitration-ca";
     let mut running = Running::start(
         &place,

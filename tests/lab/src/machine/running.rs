@@ -57,8 +57,9 @@ impl Machine {
     ///
     /// # Errors
     ///
-    /// [`MachineError::NotReady`] with the end of the console. [`MachineError::File`] for a share without the script, a
-    /// directory that cannot be mounted, or a socket's path that is too long.
+    /// [`MachineError::NotReady`], with the end of the console's log, if the machine did not start.
+    /// [`MachineError::File`] for a share without the script, a directory that cannot be mounted, or a socket's path
+    /// that is too long.
     pub fn boot(image: &Image, options: &BootOptions) -> Result<Machine, MachineError> {
         if let Some(place) = options.console.parent() {
             std::fs::create_dir_all(place).map_err(path_error("making", place))?;
@@ -114,7 +115,8 @@ impl Machine {
         self.booted.place.path()
     }
 
-    /// Takes the ports `out` and `err`, once, if the machine was booted with them.
+    /// Returns the streams of the ports `out` and `err`. Returns `None` if the machine was booted without these ports,
+    /// or if an earlier call returned the streams.
     pub fn take_output(&mut self) -> Option<Output> {
         self.booted.output.take().map(|(out, err)| Output { out, err })
     }

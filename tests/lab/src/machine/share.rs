@@ -60,8 +60,8 @@ impl Share {
         for library in host::libraries(program)? {
             let name = library.file_name().unwrap_or_default();
             let to = self.path().join("lib").join(name);
-            // The image has the loader. The other libraries may be in directories that the image's loader does not
-            // search.
+            // Do not copy the loader, because the image has one. Copy all other libraries, because the image may lack
+            // them, or have them in directories that its loader does not search.
             if !to.exists() && !name.to_string_lossy().starts_with("ld-linux") {
                 fs::copy(&library, &to).map_err(path_error("copying", &library))?;
             }

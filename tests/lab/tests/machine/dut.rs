@@ -81,7 +81,7 @@ fn machine_sends_arp_and_learns_reply() {
             to: MACHINE,
         };
         cable.send(reply, MACHINE.0);
-        // QEMU has the frame already, but the machine's kernel may receive it later.
+        // Look repeatedly, because the machine's kernel may receive the reply later than QEMU.
         let neighbours = run(
             machine,
             "n=0; until ip neigh show 10.0.0.2 | grep lladdr; do n=$((n+1)); [ $n -gt 200 ] && exit 1; sleep 0.05; done",

@@ -57,7 +57,7 @@ fn drop_ends_process_and_removes_sockets() {
 
 #[test]
 fn returns_script_output_and_exit_status() {
-    // The script leaves a process behind, as a daemon may.
+    // The script exits while its `sleep` still runs, which must not delay the machine's end.
     let script = ". /etc/lab.sh\nsleep 600 &\nready\n{ head -c 100000 /dev/zero; printf '\\377\\n'; } >$(port out)\n\
                   echo to err >$(port err)\nexit 43\n";
     let Some(mut lab) = boot("prints.sh", script, BootOptions::with_output) else {

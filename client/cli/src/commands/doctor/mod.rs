@@ -97,7 +97,7 @@ pub(crate) fn run(arguments: &Arguments, place: impl FnOnce() -> anyhow::Result<
         found.extend(host::look(Path::new("/"), file.path.as_deref(), &file.rigs));
         found.push(libibumad());
         found.extend(settings::of_host(&this_host));
-        // The daemon reports its own rigs. With `--rig`, this process checks the rig, and the daemon is not asked.
+        // Without `--rig`, the daemon reports its own rigs. With `--rig`, this process checks the rig itself.
         found.extend(daemon(place));
     }
     found.push(state_directory());

@@ -15,7 +15,7 @@ use crate::exit::Usage;
 captures and raw IP (RoCEv1, RoCEv2, also in VXLAN, Geneve, GRE, ERSPAN or MPLS), and native InfiniBand.\n\
 Exit codes: 0 all judged packets are accepted; 1 at least one would be discarded, or with --rc breaks a rule; 2 \
 usage, or no capture; 3 the capture ends within a packet or is damaged (earlier packets are judged); 4 no packet was \
-judged, or with --rc there was no violation but a wrong ICRC, which an end or the network may have caused."
+judged; or, with --rc, a packet has a wrong ICRC that the network may have caused, and nothing breaks a rule."
 )]
 pub(crate) struct Arguments {
     /// The capture; `-` reads a pipe: tcpdump -w - | verbatim inspect -
@@ -54,7 +54,8 @@ pub(crate) struct Arguments {
     /// Judge reliable connections by the packets of both ends, instead of each packet alone
     #[arg(long, conflicts_with_all = ["only", "kind", "not_destination", "lid", "lmc", "mtu_cap", "vls", "p_keys"])]
     pub(super) rc: bool,
-    /// With --rc: network and capture lost, repeated and reordered no packet, so loss excuses no violation
+    /// With --rc: neither the network nor the capture lost, repeated or reordered a packet, so every broken rule is a
+    /// violation
     #[arg(long, requires = "rc")]
     pub(super) lossless: bool,
     /// Print one JSON document per packet or connection, one per line, and a summary

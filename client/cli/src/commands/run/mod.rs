@@ -149,7 +149,7 @@ impl Arguments {
                 .split_once('=')
                 .ok_or_else(|| Usage(format!("--set {given}: NAME=VALUE was expected")))?;
             let value = number(value).ok_or_else(|| {
-                // The patterns may name tests that only the daemon has. The message then gives no bounds.
+                // If the patterns name tests that only the daemon has, the message gives no bounds.
                 let tests = select(&self.patterns).unwrap_or_default();
                 let expected = expected_of(&tests, name).unwrap_or_else(|| "a number was expected".into());
                 Usage(format!(

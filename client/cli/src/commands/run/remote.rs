@@ -145,8 +145,8 @@ async fn carried_out(
         run = client.create_run_under(request.clone()) => (run?, false),
         () = stop.asked() => {
             progress.say("stopping; Ctrl-C again leaves at once");
-            // The daemon may have received the request already. The same request id returns the same run, which is
-            // then cancelled.
+            // The daemon may have created the run already. Repeat the request: the same request id returns the same
+            // run, which can then be cancelled.
             tokio::select! {
                 run = client.create_run_under(request.clone()) => (run?, true),
                 () = stop.asked() => return Ok(left()),

@@ -80,7 +80,7 @@ fn gravest(one: u8, other: u8) -> u8 {
     if rank(other) > rank(one) { other } else { one }
 }
 
-/// Number of each outcome per test.
+/// For each test, the number of runs with each outcome.
 #[derive(Default)]
 struct Counts(BTreeMap<String, BTreeMap<Outcome, u32>>);
 

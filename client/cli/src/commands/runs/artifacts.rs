@@ -89,7 +89,7 @@ pub(crate) async fn to_file(client: &Client, run: &RunName, name: &str, file: &P
 /// Downloads all files of a run into a directory, as the bundle of `--record`.
 pub(crate) async fn download_all(client: &Client, run: &RunName, directory: &Path) -> anyhow::Result<()> {
     let mut artifacts = client.list_artifacts(run).await?;
-    // The manifest is last: a truncated download then has no manifest, and is no valid bundle.
+    // Download the manifest last: without it, an incomplete download is not a valid bundle.
     artifacts.sort_by_key(|artifact| artifact.name == MANIFEST);
     for artifact in artifacts {
         let plain = Path::new(&artifact.name)

@@ -1,4 +1,5 @@
-//! Many clients that connect and send nothing: they block no tester, and occupy neither a thread nor a session.
+//! Many clients that connect and send nothing. They do not block a tester, and they occupy neither a thread nor a
+//! session.
 
 use std::fs;
 use std::net::TcpStream;

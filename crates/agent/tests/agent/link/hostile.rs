@@ -85,11 +85,11 @@ fn spoil(from: &mut UnixStream, to: &mut UnixStream, spoilt: Spoilt, seed: u64) 
         };
         match spoilt {
             Spoilt::Junk(_) | Spoilt::Huge(_) => {
-                // Sends data until the tester closes the connection.
+                // Send data until the tester closes the connection.
                 while to.write_all(&junk(&mut state)).is_ok() {}
                 return;
             }
-            // Drops all further bytes of the agent, so the tester must end the connection.
+            // Drop all further bytes of the agent, so that the tester must end the connection.
             Spoilt::Silence(_) => while matches!(from.read(&mut buffer), Ok(1..)) {},
             _ => {}
         }

@@ -1,6 +1,7 @@
 //! Tests that kill the agent's process or the tester's process.
 //!
-//! That process runs this test program again, with only the ignored test `agent_process` or `tester_process`.
+//! The killed process is a second run of this test program, with only the ignored test `agent_process` or
+//! `tester_process`.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command as Process, Stdio};

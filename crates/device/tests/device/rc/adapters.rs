@@ -40,7 +40,7 @@ pub fn profile(end: usize) -> AdapterProfile {
     AdapterProfile::new(mac(end), &[address(end, false), address(end, true)])
 }
 
-/// The attributes of the queue pairs of both ends. `psn` is indexed by the sending end.
+/// The attributes of both ends' queue pairs. `psn` is indexed by the sending end.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
     pub v6: bool,
@@ -127,7 +127,7 @@ pub struct Pair {
     serial: u64,
 }
 
-/// Size of the memory of each end in bytes.
+/// Size of each end's memory, in bytes.
 pub const MEMORY: u32 = 64 * 1024;
 
 impl Pair {

@@ -13,9 +13,9 @@ use verbatim_wire::{AckTimeout, Medium, Mtu, PKey, Packet, Psn, RnrTimer};
 use super::adapters::{A, B, MEMORY, Pair, Setup, profile};
 
 const REQUESTS: u32 = 12;
-/// Bytes of memory for each request.
+/// Size of the memory slot of each request, in bytes.
 const SLOT: u32 = 4096;
-/// Offset of the counter for the atomics.
+/// Offset of the counter that the atomics increase.
 const COUNTER: u32 = MEMORY - 8;
 
 fn below(rng: &mut ChaCha8Rng, bound: u64) -> u64 {
@@ -38,7 +38,7 @@ fn setup(rng: &mut ChaCha8Rng) -> Setup {
 
 fn pair(seed: u64, setup: &Setup) -> Pair {
     let (mut a, mut b) = (profile(A).vary(2 * seed), profile(B).vary(2 * seed + 1));
-    // Shortens the ACK delay, because the ACK timeouts of this test are short.
+    // Shorten the ACK delay, because the ACK timeouts of this test are short.
     for end in [&mut a, &mut b] {
         end.choices.ack_delay = end.choices.ack_delay.min(Duration::from_micros(3));
     }
@@ -166,7 +166,7 @@ fn requests_execute_once_and_in_order() {
         let mut pair = pair(seed, &setup);
         let done = Rc::new(Cell::new(0));
         let disturbances = disturb(&mut pair, seed, &setup, done.clone());
-        // Posts some receives at once and others later.
+        // Post some receives at once and others later.
         let mut due = Vec::new();
         let mut late = Duration::ZERO;
         for slot in receives(&plans) {
@@ -176,7 +176,7 @@ fn requests_execute_once_and_in_order() {
         let before = pair.bytes(B, 0, MEMORY);
         post(&mut pair, &plans);
         run(&mut pair, plans.len(), &done, &mut due);
-        // B's host may see a completed receive or the data of a WRITE only after B has sent the acknowledgement.
+        // Wait for B: its host may see a completed receive or the data of a WRITE only after B has sent the ACK.
         pair.run_for(Duration::from_secs(2));
         check(&pair, &plans, &before, seed);
         total += disturbances.get();
@@ -267,7 +267,7 @@ fn dead_network_ends_in_retry_exceeded() {
         let took = error.at - died.get();
         assert!(took >= timeout * u32::from(times) - timeout, "seed {seed}: {took:?}");
         // The last response may be an RNR NAK, with the configured RNR code or the next one. The requester may wait up
-        // to a quarter longer than its interval.
+        // to a quarter longer than the code's interval.
         let next = RnrTimer((setup.min_rnr_timer.0 + 1) % 32).duration();
         let rnr = setup.min_rnr_timer.duration().max(next) * 5 / 4;
         let slack = Duration::from_micros(100) + rnr;

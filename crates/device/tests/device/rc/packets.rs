@@ -275,7 +275,7 @@ proptest! {
                 0 => frame.clone_from(&bytes),
                 1 => frame.extend(&bytes),
                 _ => {
-                    // The ICRC is right, so the adapter does not drop the packet for it.
+                    // Make the ICRC right, so that the adapter does not drop the packet at the ICRC check.
                     let mut transport = transport;
                     transport.payload.clone_from(&bytes);
                     frame = peer.frame(&transport);

@@ -149,7 +149,7 @@ impl Peer {
         self.collect();
     }
 
-    /// Advances the time enough for a response of the adapter, but not for its timers.
+    /// Advances the time far enough for the adapter to respond, but not for its timers to expire.
     pub fn moment(&mut self) {
         self.run(Duration::from_micros(20));
     }
@@ -196,7 +196,7 @@ impl Peer {
     }
 
     pub fn post_request(&mut self, request: &SendRequest) {
-        // Ignores a refusal: a queue pair in ERR accepts requests, but a queue pair in RESET refuses them.
+        // Ignore a refusal: a queue pair in ERR accepts requests, but a queue pair in RESET refuses them.
         let _ = self.adapter.post_send(self.now, self.qp, request);
         self.moment();
     }
@@ -208,7 +208,7 @@ impl Peer {
         self.collect();
     }
 
-    /// Returns the adapter's packets since the last call.
+    /// Returns the packets that the adapter sent since the last call.
     pub fn take(&mut self) -> Vec<Transport> {
         let new = self.seen[self.taken..]
             .iter()
@@ -218,14 +218,14 @@ impl Peer {
         new
     }
 
-    /// Returns syndrome and PSN of the packets with an AETH since the last call.
+    /// Returns the syndrome and PSN of each packet with an AETH that the adapter sent since the last call.
     pub fn acks(&mut self) -> Vec<(u8, u32)> {
         let new = self.take();
         let acks = new.iter().filter_map(|p| Some((p.aeth?.syndrome().0, p.bth.psn().0)));
         acks.collect()
     }
 
-    /// Returns a BTH to the adapter's queue pair.
+    /// Returns the BTH of a packet to the adapter's queue pair.
     pub fn bth(&self, opcode: Opcode, psn: Psn) -> Bth {
         Bth::default()
             .with_opcode(opcode)

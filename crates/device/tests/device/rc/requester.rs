@@ -31,7 +31,7 @@ fn done(peer: &Peer) -> Vec<(u64, WcStatus)> {
     peer.completions.iter().map(|done| (done.wr_id, done.status)).collect()
 }
 
-/// Returns opcode and PSN of the packets since the last call.
+/// Returns the opcode and PSN of each packet that the adapter sent since the last call.
 fn sent(peer: &mut Peer) -> Vec<(Opcode, u32)> {
     let new = peer.take();
     new.iter().map(|p| (p.bth.opcode(), p.bth.psn().0)).collect()

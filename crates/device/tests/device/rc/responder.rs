@@ -140,7 +140,7 @@ trait Ask {
 }
 
 impl Ask for Peer {
-    /// Sends a packet. Returns syndrome and PSN of the responses with an AETH.
+    /// Sends a packet. Returns the syndrome and PSN of each response with an AETH.
     fn at(&mut self, packet: &Transport) -> Vec<(u8, u32)> {
         self.acks();
         self.put(packet);

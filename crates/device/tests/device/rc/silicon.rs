@@ -16,7 +16,7 @@ fn unanswered(conforming: bool, code: u8, retry_cnt: u8) -> (Vec<Duration>, Dura
         ..Setup::default()
     };
     let mut pair = Pair::of([profile(A).connectx_6(conforming), profile(B)], [&[], &[]], &setup);
-    // Delivers ARP, so that the address resolves, and drops all IPv4 packets.
+    // Deliver ARP, so that the address resolves, and drop all IPv4 packets.
     pair.fate = Box::new(|_, _, frame| match frame.get(12..14) {
         Some([0x08, 0x00]) => Vec::new(),
         _ => vec![Duration::from_micros(1)],

@@ -20,9 +20,9 @@ fn judge(port: &Port, medium: Medium, bytes: &[u8]) -> super::link::Judgement {
 /// Returns the bits of a native packet that its ICRC does not cover, from the tables of the architecture.
 fn masked(form: Form) -> Vec<usize> {
     match form {
-        // VL; FECN, BECN and the reserved bits beside them.
+        // VL. BTH byte 4: FECN, BECN and reserved bits.
         Form::InfiniBandLocal => (0..4).chain(96..104).collect(),
-        // The LRH; TClass and FlowLabel; HopLmt; BTH byte 4.
+        // LRH. GRH: TClass and FlowLabel; HopLmt. BTH byte 4.
         _ => (0..64).chain(68..96).chain(120..128).chain(416..424).collect(),
     }
 }
@@ -41,7 +41,7 @@ fn icrc_covered_bit_flip_is_discarded() {
             let mended = vcrc(&bytes[..end]);
             bytes[end..].copy_from_slice(&mended);
             let judgement = judge(&port, Medium::InfiniBand, &bytes);
-            // A changed LNH makes another packet: without an ICRC, or with headers at other offsets.
+            // Skip the LNH: with another LNH, the packet has no ICRC, or its headers are at other offsets.
             if bit / 8 == 1 && bit % 8 >= 6 {
                 continue;
             }
@@ -81,9 +81,11 @@ fn irrelevant_uncovered_bits_are_accepted() {
             accepted += usize::from(judge(&port, Medium::InfiniBand, &bytes).action == Action::Accept);
         }
     }
-    // Accepted flips. In both forms: VL 1 becomes 0, 3 or 5 (VL 9 fails), or one of 8 BTH bits flips. In the GRH of
-    // the global form: TClass, FlowLabel and HopLmt. In the LRH of the global form: SL, reserved bits and SLID; DLID
-    // 10 becomes 8 or 11; LNH 3 becomes 1, which makes a raw packet without an ICRC.
+    // The terms of the sum, in this order:
+    // - Each of the two forms: VL 1 becomes 0, 3 or 5 (the port has no VL 9): 3. BTH byte 4: 8.
+    // - GRH of the global form: TClass and FlowLabel: 28. HopLmt: 8.
+    // - LRH of the global form: SL: 4. Reserved bits: 2 and 5. SLID: 16. DLID 10 becomes 8 or 11 (the port's LIDs are
+    //   8 to 11): 2. LNH 3 becomes 1, which makes a raw packet without an ICRC: 1.
     assert_eq!(accepted, (3 + 8) + (3 + 8) + (28 + 8) + (4 + 2 + 5 + 16 + 2 + 1));
 }
 
@@ -112,7 +114,8 @@ fn roce_icrc_skips_bits_routers_change() {
         payload: (0..16).collect(),
         ..Transport::default()
     };
-    // Bit offsets from the end of the Ethernet header. The ICRC does not cover that header, either.
+    // The bits that the ICRC does not cover, as offsets from the end of the Ethernet header. The ICRC does not cover
+    // the Ethernet header, either.
     let v4: Vec<usize> = [
         8..16,
         64..72,
@@ -145,7 +148,8 @@ fn roce_icrc_skips_bits_routers_change() {
             let judgement = judge(&port, Medium::Ethernet, &bytes);
             let covered = bit >= 14 * 8 && !masked.contains(&(bit - 14 * 8));
             if covered {
-                // A header that is not RoCE, or an impossible length, prevents the ICRC check.
+                // If a flip before the BTH makes the frame another kind of packet, or its length impossible, the ICRC
+                // is not checked.
                 let in_headers = bit < 8 * (14 + bth);
                 let has_icrc = judgement.failed.contains(Check::Icrc);
                 let moved =

@@ -138,7 +138,7 @@ fn pkt_len_counts_4_byte_words() {
         (0x7FF, true),
     ] {
         let mut bytes = sound(Form::InfiniBandLocal);
-        // The offsets are taken before PktLen changes, so that the CRCs cover the bytes that arrive.
+        // Parse the offsets before PktLen changes, so that the CRCs cover the bytes that arrive.
         let at = verbatim_wire::Packet::parse(MEDIUM, &bytes).unwrap().offsets();
         edit(&mut bytes, 0, |lrh: Lrh| lrh.with_pkt_len(pkt_len));
         at.mend_icrc(&mut bytes);
@@ -305,7 +305,7 @@ fn vl_15_and_qp0_carry_only_smps() {
         change(&mut bytes);
         mend_icrc(MEDIUM, &mut bytes).unwrap();
         mend_vcrc(MEDIUM, &mut bytes).unwrap();
-        // The P_Key check, which applies to all queue pairs but QP0, is off in this test.
+        // Turn off the P_Key check, which applies to all queue pairs except QP0.
         let port = Port { p_keys: None, ..ca() };
         failed(&port, &bytes)
     };

@@ -5,7 +5,7 @@ use verbatim_wire::{Form, Layout, Lid, Lrh, Medium, PKey, edit, mend_icrc, mend_
 use super::damage::{failing, native, port, sound};
 use super::link::{Action, Check, Checks, Counter, Kind, Port, UNSETTLED_SHORT, check};
 
-/// Returns the action and counter of a port on the way for one failure.
+/// Returns the action and counter of a port on the way, for a packet that fails one check.
 fn on_the_way(kind: Kind, what: Check) -> (Action, Option<Counter>) {
     let arrival = failing(&[what], port(kind, false));
     let judgement = check(&arrival.port, &arrival.received());

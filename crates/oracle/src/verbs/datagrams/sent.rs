@@ -268,7 +268,7 @@ pub(super) fn datagram_done<'t>(history: &QpHistory<'t>, asking: &mut Asking<'_,
     }
     for epoch in epochs(history) {
         let mut before = 0;
-        // Behind a request that cannot be sent, the send queue may have failed.
+        // After a request that cannot be sent, the send queue may have failed.
         for of in epoch.posts.iter().take_while(|of| of.is_sendable && of.post.signaled) {
             let is_it = |completion: &pb::Completion| completion.wr_id == of.post.wr_id;
             let told: Vec<_> = completions(history)

@@ -17,8 +17,8 @@ use super::{Found, good, note, unread};
 
 pub(super) use tools::installed;
 
-/// Runs the first installed tool of a list, the first parameter, with the arguments in the second parameter.
-/// Returns the tool's output, or the reason why there is none.
+/// Runs a tool. The first parameter is a list of tools, of which the first installed one runs. The second parameter
+/// holds the tool's arguments. Returns the tool's output, or the reason why there is none.
 type Tool<'a> = &'a dyn Fn(&[&str], &[&str]) -> Result<String, String>;
 
 /// The source of settings.

@@ -53,12 +53,12 @@ fn output(program: &Path, arguments: &[&str], within: Duration) -> Result<String
     thread::spawn(move || {
         let mut bytes = Vec::new();
         let read = stdout.map(|stdout| stdout.take(LONGEST).read_to_end(&mut bytes));
-        // The caller may have stopped waiting.
+        // Ignore an error: the caller may have stopped waiting.
         let _ = tell.send(read.is_some_and(|read| read.is_ok()).then_some(bytes));
     });
     let no_answer = || format!("{name}: no answer within {} s", within.as_secs_f32());
     let Ok(printed) = told.recv_timeout(within) else {
-        // The program may have ended already.
+        // Ignore an error: the program may have ended already.
         let _ = child.kill();
         let _ = child.wait();
         return Err(no_answer());
