@@ -79,8 +79,9 @@ fn small_devices_fail_no_test() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Limits that make some tests inconclusive. With the two ACK timeouts, an unanswered request is retransmitted and
-/// fails. With one packet of one message, two requests are never outstanding together.
+/// Limits that make some tests inconclusive. With only a short or only a long ACK timeout, the device cannot switch its
+/// timeout off. An unanswered request is then retransmitted, and completes with an error. With one packet of one
+/// message, two requests are never outstanding together.
 const OPEN: [&str; 3] = ["a short ACK timeout", "a long ACK timeout", "one packet of one message"];
 
 #[test]
@@ -209,7 +210,8 @@ const REFUSES: [Refuses; 17] = [
 fn refusals_fail_no_test() {
     let mut wrong = Vec::new();
     for (kind, ((name, refuses), errno)) in REFUSES.into_iter().zip([95, 22, 12].into_iter().cycle()).enumerate() {
-        // Try every second test, alternating between the kinds of refusal.
+        // To save time, try only half of the tests with each kind of refusal: the even ones with one kind, the odd ones
+        // with the next.
         for test in tests().skip(kind % 2).step_by(2) {
             let verdict = on_refusing(test, &[], refuses, errno);
             let ends =

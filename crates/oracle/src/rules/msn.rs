@@ -94,8 +94,9 @@ pub(crate) fn both(earlier: &Offset, later: &Offset) -> Option<Offset> {
             later.room.checked_sub(Psn::COUNT - from)?.min(earlier.room),
         )
     };
-    // Two exact values prove the offset, if the checks' own count differed at the two responses. Intervals that
-    // overlap do not prove it, because a response may answer a request from before the capture.
+    // A single response proves nothing, because it may answer a request from before the capture. Two responses prove
+    // the offset only if the checks' own count differs (`of`) and each response alone gives one exact value.
+    // Overlapping intervals could agree by chance.
     let is_sure = earlier.is_sure || earlier.of != later.of && earlier.is_exact && later.is_exact;
     Some(Offset {
         least,
@@ -106,7 +107,7 @@ pub(crate) fn both(earlier: &Offset, later: &Offset) -> Option<Offset> {
     })
 }
 
-/// Returns whether the later response implies the same count or a higher one.
+/// Returns whether the smallest offset that the later response allows is the same as the earlier one's, or higher.
 fn is_above(earlier: &Offset, later: &Offset) -> bool {
     Psn(later.least).since(Psn(earlier.least)) < Psn::COUNT / 2
 }

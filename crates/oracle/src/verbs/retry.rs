@@ -239,8 +239,8 @@ fn timer_restarts<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     let (Some(once), Some(path), true) = (qp.timeout(), qp.path(), qp.is_lossless()) else {
         return;
     };
-    // Check only the sole request of a connection: a retransmission of an earlier request would also repeat this
-    // request.
+    // Check only connections with a single request. With several requests, a retransmission of an earlier one would
+    // also repeat the later ones.
     for post in qp.posts.iter().filter(|_| qp.posts.len() == 1) {
         let is_read = post.posted.has_response_data();
         // Check each packet of a message separately, but all requests for parts of a READ together.
@@ -308,7 +308,7 @@ fn timer_started_by<'t>(
         let end = answer.end().unwrap_or(0);
         let is_new = end > acknowledged;
         acknowledged = acknowledged.max(end);
-        // After any other response, more than one cause is possible.
+        // Give up unless the response is one of these: after any other response, `later` may have more than one cause.
         let is_plain = match answer.says {
             ResponseKind::Ack => answer.offset.is_some(),
             ResponseKind::Read(_) => answer.offset.is_some_and(|of| post.has(of)),

@@ -45,7 +45,8 @@ pub struct SqlStore {
     unwritten: Mutex<HashMap<RunId, StoredRun>>,
     /// The name of this host in the shared database; empty when the database is not shared.
     host: String,
-    /// The serial numbers that this host may assign to the ids of one millisecond.
+    /// An id consists of a millisecond and a serial number. This host may assign these serial numbers; with a shared
+    /// database, each host has its own range.
     serials: RangeInclusive<u16>,
     /// Stores operations until the database is back; `None` if the database is a local file.
     spool: Option<Arc<Spool>>,

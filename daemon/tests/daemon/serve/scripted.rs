@@ -28,8 +28,8 @@ use verbatim_run::{Event, RunId};
 
 use super::harness::{request, within};
 
-/// An executor whose runs send `count` steps and then fail. If `waits` is true, a run first waits for `go_on` or
-/// for a cancel.
+/// An executor whose runs send `count` steps and then fail. If `waits` is true, a run waits between the last step and
+/// its failure, until `go_on` or a cancel.
 #[derive(Debug, Default)]
 pub(crate) struct Steps {
     pub(crate) count: usize,
