@@ -55,10 +55,6 @@ const UNBROKEN: &[(&str, &str)] = &[
         "a mutant breaks it: rc/rdma.rs Qp::execute_write: without return Err(Refused::NotReady);",
     ),
     (
-        "nak-resends-all",
-        "a mutant breaks it: rc/transmit.rs Qp::send_next: self.send.limited || self.send.slow -> self.send.limited && self.send.slow",
-    ),
-    (
         "responses-odd",
         "a mutant breaks it: rc/response.rs Qp::handle_read_response: start < at -> start <= at",
     ),

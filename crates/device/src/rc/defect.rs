@@ -188,6 +188,7 @@ defects! {
     "9.8.3 datagrams" {
         DatagramPsnConstant "datagram-psn-constant" "All datagrams carry the same PSN."
         DatagramWithoutHeader "datagram-without-header" "A datagram's payload stands at the beginning of its receive."
+        DatagramCompletesTwice "datagram-completes-twice" "A posted datagram completes twice."
         DatagramTailLost "datagram-tail-lost" "A datagram of more than 512 bytes is cut there."
         DatagramBeyondMtu "datagram-beyond-mtu" "A datagram of more than the MTU is sent as one packet."
         SqeStopsReceives "sqe-stops-receives" "In SQE a datagram queue pair drops what comes to it."
