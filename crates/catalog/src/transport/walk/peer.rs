@@ -3,7 +3,8 @@
 use core::time::Duration;
 
 use verbatim_record::verbs::pb::Operation as O;
-use verbatim_record::{Frames, Label, TRIES, Verbs};
+use verbatim_record::verbs::{Command, pb};
+use verbatim_record::{Frames, Label, Side, TRIES, Verbs};
 use verbatim_tester::peer::{ChannelOptions, Sign};
 use verbatim_tester::{Stop, Tester};
 use verbatim_wire::Mtu;
@@ -37,6 +38,7 @@ pub(super) mod labels {
     pub(in crate::transport) const DRAIN: Label<Verbs> = Label::new("modify to SQD");
     pub(in crate::transport) const RESUME: Label<Verbs> = Label::new("modify from SQD to RTS");
     pub(in crate::transport) const RESET: Label<Verbs> = Label::new("modify to RESET");
+    pub(super) const DEREGISTER: Label<Verbs> = Label::new("deregister the memory");
 }
 
 /// wr_id of the first receive. The wr_ids of requests start at 1.
@@ -613,7 +615,11 @@ impl Peer {
         // Read all memory: the part after the filled bytes must be unchanged.
         let channel = &self.requester.channel;
         ask::read_memory(t, channel, steps::MEMORY, channel.memory.length)?;
-        self.requester.close(t)
+        let memory = channel.memory.handle;
+        self.requester.close(t)?;
+        // A host limits the registered memory, and a test may have thousands of connections.
+        t.verbs(labels::DEREGISTER, Side::Dut, Command::DeregisterMemory(pb::DeregisterMemory { memory }))?;
+        Ok(())
     }
 }
 
