@@ -79,9 +79,7 @@ fn drop_all(t: &mut Tester<'_>, channel: &Channel, of: &datagrams::Datagrams, pa
 
 fn take(t: &mut Tester<'_>, channel: &Channel, of: &datagrams::Datagrams, name: &str) -> Step {
     let packet = datagram(channel, of.qpn, Q_KEY, ask::random_bytes(t, name, SOUND));
-    t.send_frame(TAKEN, &channel.frame(&packet))?;
-    t.next_completion(Side::Dut, of.channel.qp, t.now().after(ask::RESPONSE_WAIT))?;
-    Ok(())
+    datagrams::deliver(t, of, TAKEN, &channel.frame(&packet)).map(drop)
 }
 
 fn procedure(t: &mut Tester<'_>) -> Step {

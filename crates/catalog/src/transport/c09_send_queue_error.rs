@@ -9,7 +9,7 @@
 //! False alarm: none known. A datagram may be lost, so the peer sends it up to three times.
 
 use verbatim_record::verbs::{Reply, pb};
-use verbatim_record::{Findings, Frames, Gap, Label, Side, TRIES, Trace, Verbs};
+use verbatim_record::{Findings, Frames, Gap, Label, Trace, Verbs};
 use verbatim_tester::peer::{Channel, ChannelOptions};
 use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::packet::{Psn, QKey};
@@ -64,13 +64,7 @@ fn receives(t: &mut Tester<'_>, channel: &Channel, of_dut: &Datagrams, at: usize
     ask::post_receive(t, ud, RECEIVE[at], 100 + at as u64, (PLACES[at], HEADER + LENGTH))?;
     let payload = ask::random_bytes(t, SENT[at].name, LENGTH);
     let frame = channel.frame(&datagram(channel, of_dut.qpn, Q_KEY, payload));
-    for _ in 0..TRIES {
-        t.send_frame(SENT[at], &frame)?;
-        let until = t.now().after(ask::RESPONSE_WAIT);
-        if t.next_completion(Side::Dut, ud.qp, until)?.is_some() {
-            break;
-        }
-    }
+    datagrams::deliver(t, of_dut, SENT[at], &frame)?;
     ask::read_memory(t, channel, MEMORY[at], PLACES[1] + HEADER + LENGTH)?;
     ask::query(t, ud, STATE)?;
     Ok(())

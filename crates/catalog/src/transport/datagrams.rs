@@ -1,7 +1,9 @@
 //! A datagram queue pair of the DUT, and datagrams that the peer sends to it.
 
+use core::time::Duration;
+
 use verbatim_record::verbs::{Command, Reply, pb};
-use verbatim_record::{Findings, Gap, Label, Side, Trace, Verbs};
+use verbatim_record::{Findings, Frames, Gap, Label, Side, TRIES, Trace, Verbs, Wait};
 use verbatim_tester::peer::{Channel, DEPTH};
 use verbatim_tester::{Step, Stop, Tester};
 use verbatim_wire::packet::{Deth, Opcode, Psn, QKey, Qpn, Transport};
@@ -17,7 +19,7 @@ pub(super) const HEADER: u32 = 40;
 
 /// Labels of the commands that open a datagram queue pair.
 pub(super) mod labels {
-    use super::{Label, Verbs};
+    use super::{Label, Verbs, Wait};
 
     pub(in crate::transport) const OPEN: Label<Verbs> = Label::new("ask for the port");
     pub(in crate::transport) const CREATE: Label<Verbs> = Label::new("create a datagram queue pair");
@@ -26,7 +28,11 @@ pub(super) mod labels {
     pub(super) const POST: Label<Verbs> = Label::new("post a datagram in SQD");
     pub(super) const GONE: Label<Verbs> = Label::new("take its memory away");
     pub(in crate::transport) const STATE: Label<Verbs> = Label::new("state of the queue pair");
+    pub(super) const LATE: Label<Wait> = Label::new("for a completion that is missing");
 }
+
+/// Wait after which a missing completion is proven.
+const MISSING: Duration = Duration::from_secs(2);
 
 /// A datagram queue pair of the DUT.
 pub(super) struct Datagrams {
@@ -52,6 +58,33 @@ pub(super) fn open(t: &mut Tester<'_>, channel: &Channel, q_key: QKey, psn: Psn)
     step(t, &of, pb::QpState::Rtr, pb::QpAttributes::default())?;
     step(t, &of, pb::QpState::Rts, rts)?;
     Ok(of)
+}
+
+/// Sends a datagram until a completion comes, three times at most. Returns whether a completion came.
+///
+/// # Errors
+/// Returns an error when the run must stop.
+pub(super) fn deliver(t: &mut Tester<'_>, of: &Datagrams, label: Label<Frames>, frame: &[u8]) -> Step<bool> {
+    for _ in 0..TRIES {
+        t.send_frame(label, frame)?;
+        if next(t, of)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Waits for the next completion until a missing one is proven. Returns whether a completion came.
+///
+/// # Errors
+/// Returns an error when the run must stop.
+pub(super) fn next(t: &mut Tester<'_>, of: &Datagrams) -> Step<bool> {
+    let until = t.now().after(ask::RESPONSE_WAIT);
+    let came = t.next_completion(Side::Dut, of.channel.qp, until)?.is_some();
+    if !came {
+        t.wait_for(labels::LATE, MISSING)?;
+    }
+    Ok(came)
 }
 
 /// Moves the queue pair to a state.

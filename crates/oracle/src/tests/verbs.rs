@@ -412,6 +412,41 @@ fn unused_memory_stays_unchanged() {
     assert_eq!(beside, ["memory-content"], "beside the receives of another queue pair");
 }
 
+/// Changes the facts of the port that the host reported.
+fn open_otherwise(entries: &mut [Entry], alter: impl Fn(&mut pb::Opened)) {
+    for entry in entries {
+        if let Entry::VerbsAnswered(answered) = entry {
+            if let Reply::Opened(facts) = &mut answered.reply {
+                alter(facts);
+            }
+        }
+    }
+}
+
+#[test]
+fn unknown_facts_break_no_datagram_rule() {
+    let mtu = |all: &mut Vec<Entry>| open_otherwise(all, |facts| facts.active_mtu = 0);
+    assert_eq!(broken("c09-datagrams", mtu), Vec::<&str>::new(), "unknown MTU");
+    let gids = |all: &mut Vec<Entry>| open_otherwise(all, |facts| facts.gids.clear());
+    assert_eq!(broken("c09-datagrams", gids), Vec::<&str>::new(), "unknown GIDs");
+}
+
+#[test]
+fn datagram_completion_needs_a_request() {
+    let one_more = |all: &mut Vec<Entry>| {
+        let at = nth(all, 0, is_completion);
+        let mut other = all[at].clone();
+        if let Entry::VerbsTold(told) = &mut other {
+            if let Event::Completion(completion) = &mut told.event {
+                completion.wr_id = 999;
+            }
+        }
+        all.insert(at, other);
+        renumber(all);
+    };
+    assert_eq!(broken("c09-datagrams", one_more), ["datagram-done"]);
+}
+
 #[test]
 fn memory_and_responses_match_requests() {
     // A WRITE with Immediate takes the receive at offset 0 but leaves its buffer unchanged. The rule for this buffer is

@@ -326,6 +326,12 @@ fn datagram_completes<'t>(history: &QpHistory<'t>, asking: &mut Asking<'_, 't>) 
 
 /// Returns whether the memory of a request is registered and writable for the device. A host may refuse other memory.
 pub(super) fn is_in_memory(memory: &[&VerbsDone], local: Option<pb::Slice>, until: usize) -> bool {
+    is_registered(memory, local, until, true)
+}
+
+/// Returns whether the memory of a request is registered, and writable for the device if `writes` is true. After a
+/// deregistration without an answer, the memory counts as not registered.
+pub(super) fn is_registered(memory: &[&VerbsDone], local: Option<pb::Slice>, until: usize, writes: bool) -> bool {
     let Some(local) = local.filter(|local| local.length > 0) else {
         return true;
     };
@@ -336,10 +342,10 @@ pub(super) fn is_in_memory(memory: &[&VerbsDone], local: Option<pb::Slice>, unti
         .rev()
         .find_map(|done| match (&done.command, &done.answer) {
             (Command::RegisterMemory(asked), Some((_, _, Reply::Memory(made), _))) if made.memory == local.memory => {
-                let is_writable = asked.access.is_some_and(|access| access.local_write);
+                let is_writable = !writes || asked.access.is_some_and(|access| access.local_write);
                 Some(is_writable && u64::from(local.offset) + u64::from(local.length) <= u64::from(asked.length))
             }
-            (Command::DeregisterMemory(gone), _) if gone.memory == local.memory => Some(false),
+            (Command::DeregisterMemory(gone), _) if gone.memory == local.memory && !is_refused(done) => Some(false),
             (Command::DestroyAll(_), _) => Some(false),
             _ => None,
         });

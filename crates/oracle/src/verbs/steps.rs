@@ -44,9 +44,18 @@ impl Facts {
 
     /// Returns whether a request is not longer than the port's MTU. Returns false if the MTU is unknown.
     pub(super) fn fits_mtu(&self, post: &pb::PostSend) -> bool {
-        let mtu = self.active_mtu.and_then(|code| u8::try_from(code).ok()).map(Mtu);
-        let length = post.local.map_or(0, |local| local.length);
-        mtu.and_then(Mtu::bytes).is_some_and(|most| length <= most)
+        self.mtu_bytes()
+            .is_some_and(|most| post.local.map_or(0, |local| local.length) <= most)
+    }
+
+    /// Returns whether a request is longer than the port's MTU. Returns false if the MTU is unknown.
+    pub(super) fn exceeds_mtu(&self, post: &pb::PostSend) -> bool {
+        self.mtu_bytes().is_some() && !self.fits_mtu(post)
+    }
+
+    fn mtu_bytes(&self) -> Option<u32> {
+        let code = self.active_mtu.and_then(|code| u8::try_from(code).ok());
+        code.map(Mtu).and_then(Mtu::bytes)
     }
 
     pub(super) fn of(trace: &Trace) -> Self {

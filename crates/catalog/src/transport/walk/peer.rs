@@ -618,7 +618,11 @@ impl Peer {
         let memory = channel.memory.handle;
         self.requester.close(t)?;
         // A host limits the registered memory, and a test may have thousands of connections.
-        t.verbs(labels::DEREGISTER, Side::Dut, Command::DeregisterMemory(pb::DeregisterMemory { memory }))?;
+        t.verbs(
+            labels::DEREGISTER,
+            Side::Dut,
+            Command::DeregisterMemory(pb::DeregisterMemory { memory }),
+        )?;
         Ok(())
     }
 }

@@ -131,3 +131,5 @@ fn part(image: &Image, local: Option<pb::Slice>) -> Image {
 
 /// Time after which a missing completion counts as missing.
 const DUE: Duration = EVENT_WAIT;
+/// Time in simulations after which a packet that has not left counts as missing.
+const LEFT: Duration = Duration::from_millis(1);

@@ -31,8 +31,10 @@ pub(super) enum Fate {
     Waiting,
     /// The receive completed at the place `at`. One of the datagrams `by` filled it.
     Filled { at: usize, by: Vec<usize> },
-    /// The receive completed with an error, or RESET discarded it.
+    /// The receive completed with an error, or with an unknown datagram.
     Over,
+    /// RESET discarded the receive. A completion may still come late.
+    Discarded,
 }
 
 /// Datagram to the queue pair.
@@ -154,8 +156,8 @@ impl<'h, 't> Reception<'h, 't> {
                     of.datagram(frame, packet);
                     true
                 }
-                Event::Completion(_, completion) if of.until < place => {
-                    of.forget(completion);
+                Event::Completion(happened, completion) if of.until < place => {
+                    of.forget(happened, completion);
                     true
                 }
                 Event::Completion(happened, completion) => of.completion(happened, completion),
@@ -164,10 +166,11 @@ impl<'h, 't> Reception<'h, 't> {
                 of.until = of.until.min(place);
             }
         }
-        if of.until < usize::MAX {
-            return of;
+        if of.state == pb::QpState::Err {
+            of.not_flushed();
+        } else if of.until == usize::MAX {
+            of.missing();
         }
-        of.missing();
         of
     }
 
@@ -186,10 +189,8 @@ impl<'h, 't> Reception<'h, 't> {
                 self.state = modify.state();
                 if self.state == pb::QpState::Reset {
                     for at in self.waiting.drain(..) {
-                        self.receives[at].fate = Fate::Over;
+                        self.receives[at].fate = Fate::Discarded;
                     }
-                }
-                if matches!(self.state, pb::QpState::Reset | pb::QpState::Err) {
                     self.pending.clear();
                 }
             }
@@ -207,19 +208,24 @@ impl<'h, 't> Reception<'h, 't> {
     }
 
     fn datagram(&mut self, frame: &'t FrameSeen, packet: Packet<'t>) {
+        use pb::QpState::{Rtr, Rts, Sqd, Sqe};
         let has_receive = self.waiting.len() > self.pending.len();
-        let no_receive = || (!has_receive).then(|| "no receive is left".to_owned());
+        let no_receive = (!has_receive).then(|| "no receive is left".to_owned());
+        let is_up = matches!(self.state, Rtr | Rts | Sqd | Sqe);
+        let down = (!is_up).then(|| format!("the queue pair is in {}", state_in_words(self.state)));
         let invalid = self.invalid(&packet);
-        let (is_valid, is_settled) = (invalid.is_none(), is_settled(self.history, frame));
-        let is_early =
-            self.until < frame.place || is_valid && (!is_settled || !has_receive && !self.history.is_simulated());
-        let dropped = invalid.or_else(no_receive);
+        let is_settled = is_settled(self.history, frame) && !self.gids.is_empty();
+        // Receives of lost datagrams wait longer than the rules expect.
+        let may_find_one = is_up && !has_receive && !self.waiting.is_empty() && !self.history.is_simulated();
+        let is_early = self.until < frame.place || invalid.is_none() && (!is_settled || may_find_one);
+        let is_sure = invalid.is_none() && is_up && is_settled;
+        let dropped = invalid.or(down).or(no_receive);
         let datagram = Datagram {
             frame,
             packet,
             dropped,
             is_early,
-            is_sure: is_valid && is_settled,
+            is_sure,
             is_over: false,
         };
         if datagram.may_fill() {
@@ -229,14 +235,39 @@ impl<'h, 't> Reception<'h, 't> {
     }
 
     /// Notes that a receive is over. The datagram that filled it is unknown.
-    fn forget(&mut self, completion: &pb::Completion) {
-        let mut its = self
-            .receives
-            .iter_mut()
-            .filter(|receive| receive.post.wr_id == completion.wr_id);
-        if let Some(receive) = its.find(|receive| receive.fate == Fate::Waiting) {
+    fn forget(&mut self, happened: &'t HostEvent, completion: &pb::Completion) {
+        let is_it = |receive: &Receive<'_>| receive.post.wr_id == completion.wr_id;
+        let its: Vec<usize> = (0..self.receives.len())
+            .filter(|at| is_it(&self.receives[*at]))
+            .collect();
+        let waiting = its.iter().find(|at| self.receives[**at].fate == Fate::Waiting);
+        let Some(at) = waiting.or(its.first()).copied().filter(|_| !self.is_shared(completion)) else {
+            return;
+        };
+        let receive = &mut self.receives[at];
+        let is_success = completion.status == WcStatus::SUCCESS.0;
+        let expected = match receive.fate {
+            Fate::Waiting if receive.is_writable || !is_success => None,
+            Fate::Waiting => Some("no success: the device may not write the receive"),
+            Fate::Discarded => None,
+            Fate::Filled { .. } | Fate::Over => Some("one completion of each receive"),
+        };
+        if receive.fate == Fate::Waiting {
             receive.fate = Fate::Over;
+            self.waiting.retain(|of| *of != at);
         }
+        if let Some(expected) = expected {
+            let evidence = vec![self.receives[at].done.into(), happened.into()];
+            let seen = format!("wr_id {} with {}", completion.wr_id, WcStatus(completion.status));
+            self.fails(evidence, expected.into(), seen);
+        }
+    }
+
+    /// Returns whether a completion may be of a send request with the same wr_id.
+    fn is_shared(&self, completion: &pb::Completion) -> bool {
+        let is_it = |post: &pb::PostSend| post.wr_id == completion.wr_id;
+        let mut commands = self.history.commands.iter();
+        commands.any(|done| matches!(&done.command, Command::PostSend(post) if is_it(post)))
     }
 
     /// Returns whether the rules found a violation, after which the receives are unknown.
@@ -244,9 +275,8 @@ impl<'h, 't> Reception<'h, 't> {
         self.outcomes.iter().any(|outcome| outcome.result == Passed::Fail)
     }
 
-    /// Returns the reason why the queue pair drops a packet; `None` if it accepts the packet.
+    /// Returns the reason why the queue pair drops a packet in every state; `None` for a valid packet.
     fn invalid(&self, packet: &Packet<'_>) -> Option<String> {
-        use pb::QpState::{Rtr, Rts, Sqd, Sqe};
         let (bth, deth) = (packet.bth(), packet.deth());
         let is_datagram = matches!(packet.opcode(), Opcode::UD_SEND_ONLY | Opcode::UD_SEND_ONLY_IMM);
         let destination = ends(packet).map(|[_, to]| to);
@@ -266,10 +296,6 @@ impl<'h, 't> Reception<'h, 't> {
                 q_key != Some(self.q_key),
                 format!("its Q_Key is not {:#010x}", self.q_key),
             ),
-            (
-                !matches!(self.state, Rtr | Rts | Sqd | Sqe),
-                format!("the queue pair is in {}", state_in_words(self.state)),
-            ),
         ];
         reasons.into_iter().find(|(is_so, _)| *is_so).map(|(_, why)| why)
     }
@@ -277,8 +303,13 @@ impl<'h, 't> Reception<'h, 't> {
     /// Judges a completion. Returns whether the receives are still known.
     fn completion(&mut self, happened: &'t HostEvent, completion: &'t pb::Completion) -> bool {
         let is_it = |receive: &Receive<'_>| receive.post.wr_id == completion.wr_id;
-        if !self.receives.iter().any(is_it) {
+        let mut its = self.receives.iter().filter(|receive| is_it(receive)).peekable();
+        if its.peek().is_none() || its.any(|receive| receive.fate == Fate::Discarded) {
             return true;
+        }
+        if self.is_shared(completion) {
+            self.forget(happened, completion);
+            return false;
         }
         let seen = words(
             completion.wr_id,
@@ -389,20 +420,18 @@ impl<'h, 't> Reception<'h, 't> {
 
     /// Judges the receives that did not complete.
     fn missing(&mut self) {
-        if self.state == pb::QpState::Err {
-            self.not_flushed();
-            return;
-        }
         let Some(receive) = self.waiting.front() else { return };
         let is_late = |of: &&usize| {
             let datagram = &self.datagrams[**of];
             let due = datagram.frame.at.latest.after(DUE);
+            let receive = &self.receives[*receive];
             datagram.is_sure
-                && datagram.fits(&self.receives[*receive])
+                && receive.done.place < datagram.frame.place
+                && datagram.fits(receive)
                 && is_alive(self.history, datagram.frame.place, due)
         };
         // On hardware, a datagram may be lost. Three lost datagrams in a row are ruled out.
-        let late: Vec<&usize> = self.pending.iter().take_while(is_late).collect();
+        let late: Vec<&usize> = self.pending.iter().filter(is_late).collect();
         let enough = if self.history.is_simulated() { 1 } else { TRIES as usize };
         let Some(of) = late.first().filter(|_| late.len() >= enough) else {
             self.lost();
@@ -422,10 +451,9 @@ impl<'h, 't> Reception<'h, 't> {
         });
         let filled: Vec<&Datagram<'_>> = filled.map(|at| &self.datagrams[*at]).collect();
         let is_filled = |of: &Datagram<'_>| filled.iter().any(|by| by.frame.bytes == of.frame.bytes);
-        let lost = self
-            .datagrams
-            .iter()
-            .find(|of| of.dropped.is_none() && !of.is_early && !is_filled(of));
+        let fits = |of: &Datagram<'_>| self.receives.iter().any(|receive| of.fits(receive));
+        let mut datagrams = self.datagrams.iter();
+        let lost = datagrams.find(|of| of.dropped.is_none() && !of.is_early && !is_filled(of) && fits(of));
         if let Some(of) = lost.filter(|_| !self.history.is_simulated()) {
             let evidence = vec![of.frame.into()];
             self.outcomes.push(Outcome {
@@ -521,7 +549,9 @@ pub(super) fn datagram_dropped<'t>(history: &QpHistory<'t>, asking: &mut Asking<
     }
     let reception = Reception::of(history);
     for datagram in reception.datagrams.iter().filter(|of| of.frame.place < reception.until) {
-        if let Some(why) = datagram.dropped.as_ref().filter(|_| !datagram.may_fill()) {
+        let mut later = history.commands.iter().filter(|done| done.place > datagram.frame.place);
+        let is_known = !datagram.may_fill() && later.any(|done| done.answer.is_some());
+        if let Some(why) = datagram.dropped.as_ref().filter(|_| is_known) {
             asking.held(format!("no completion: {why}"), [datagram.frame.into()]);
         }
     }

@@ -6,9 +6,9 @@ use verbatim_wire::packet::{Opcode, Packet, Psn};
 use verbatim_wire::verbs::WcOpcode;
 
 use super::super::asking::Asking;
-use super::super::qp_history::{QpHistory, is_refused};
-use super::super::states::is_in_memory;
-use super::{DUE, Image, PARTITION, completions, frames, image, is_alive, is_of_datagrams, part};
+use super::super::qp_history::{QpHistory, is_refused, posts};
+use super::super::states::is_registered;
+use super::{DUE, Image, LEFT, PARTITION, completions, frames, image, is_alive, is_of_datagrams, part};
 
 /// Work request of a datagram queue pair.
 struct Post<'t> {
@@ -16,17 +16,20 @@ struct Post<'t> {
     post: &'t pb::PostSend,
     /// Q_Key of the queue pair when the request was posted.
     q_key: u32,
-    /// Whether a datagram queue pair can send the request.
-    is_sendable: bool,
+    /// Whether a datagram queue pair may send the request.
+    may_be_sent: bool,
+    /// Whether a datagram queue pair must send the request, and complete it with success.
+    must_be_sent: bool,
     /// Bytes to send, as far as they are known.
     bytes: Image,
     completion: Option<(&'t HostEvent, &'t pb::Completion)>,
 }
 
 impl Post<'_> {
-    fn is_sent(&self) -> bool {
+    /// Returns whether the request takes a PSN: a request that is not sent takes none.
+    fn takes_psn(&self) -> bool {
         let has_failed = |(_, completion): (_, &pb::Completion)| completion.status != WcStatus::SUCCESS.0;
-        self.is_sendable && !self.completion.is_some_and(has_failed)
+        self.must_be_sent && !self.completion.is_some_and(has_failed)
     }
 }
 
@@ -58,14 +61,15 @@ fn epochs<'t>(history: &QpHistory<'t>) -> Vec<Epoch<'t>> {
             let completion = told.find(|(_, completion)| completion.wr_id == post.wr_id);
             let until = completion.map_or(history.end, |(happened, _)| happened.place);
             let is_up = matches!(is.state, pb::QpState::Rts | pb::QpState::Sqd);
-            let is_registered = |at: usize| is_in_memory(&history.memory, post.local, at);
+            let is_registered = |at: usize| is_registered(&history.memory, post.local, at, false);
             let operation = matches!(post.operation(), pb::Operation::Send | pb::Operation::SendImm);
+            let may_be_sent = is_up && operation && !history.facts.exceeds_mtu(post);
             epoch.posts.push(Post {
                 done,
                 post,
                 q_key,
-                is_sendable: is_up
-                    && operation
+                may_be_sent,
+                must_be_sent: may_be_sent
                     && history.facts.fits_mtu(post)
                     && is_registered(done.place)
                     && is_registered(until),
@@ -107,8 +111,11 @@ fn fields(opcode: Opcode, se: bool, (q_key, to): (u32, u32), imm: Option<u32>, l
     format!("{opcode}{se}, Q_Key {q_key:#010x}, DestQP {to:#08x}{imm}, {length} bytes")
 }
 
-/// Returns the difference between a datagram and its work request: expected and seen value.
-fn difference(history: &QpHistory<'_>, of: &Post<'_>, packet: &Packet<'_>) -> Option<(String, String)> {
+/// Field of a datagram that differs from its work request: name, expected and seen value.
+type Difference = (&'static str, String, String);
+
+/// Returns the first difference between a datagram and its work request.
+fn difference(history: &QpHistory<'_>, of: &Post<'_>, packet: &Packet<'_>) -> Option<Difference> {
     let (bth, deth, post) = (packet.bth(), packet.deth().unwrap_or_default(), of.post);
     let with_imm = post.operation() == pb::Operation::SendImm;
     let opcode = if with_imm {
@@ -116,33 +123,25 @@ fn difference(history: &QpHistory<'_>, of: &Post<'_>, packet: &Packet<'_>) -> Op
     } else {
         Opcode::UD_SEND_ONLY
     };
+    if packet.opcode() != opcode {
+        return Some(("opcode", opcode.to_string(), packet.opcode().to_string()));
+    }
     let own_key = post.remote_qkey >> 31 == 1;
     let q_key = if own_key { of.q_key } else { post.remote_qkey };
-    let expected = fields(
-        opcode,
-        post.solicited,
-        (q_key, post.remote_qpn),
-        with_imm.then_some(post.imm),
-        of.bytes.len(),
-    );
-    let seen = fields(
-        packet.opcode(),
-        bth.solicited_event(),
-        (deth.q_key().0, bth.dest_qp().0),
-        packet.imm().map(|imm| imm.data().0),
-        packet.payload().len(),
-    );
-    if expected != seen {
-        return Some((expected, seen));
-    }
-    let fixed = [
-        ("TVer", u32::from(bth.tver()), 0),
-        ("AckReq", u32::from(bth.ack_request()), 0),
-        ("partition", u32::from(bth.p_key().0 & PARTITION), u32::from(PARTITION)),
-        ("reserved byte of the DETH", u32::from(deth.reserved_32().0 != 0), 0),
+    let imm = packet.imm().map_or(0, |imm| imm.data().0);
+    let fields = [
+        ("SE", u32::from(post.solicited), u32::from(bth.solicited_event())),
+        ("Q_Key", q_key, deth.q_key().0),
+        ("DestQP", post.remote_qpn, bth.dest_qp().0),
+        ("immediate data", if with_imm { post.imm } else { 0 }, imm),
+        ("payload length", of.bytes.len() as u32, packet.payload().len() as u32),
+        ("TVer", 0, u32::from(bth.tver())),
+        ("AckReq", 0, u32::from(bth.ack_request())),
+        ("partition", u32::from(PARTITION), u32::from(bth.p_key().0 & PARTITION)),
+        ("reserved byte of the DETH", 0, u32::from(deth.reserved_32().0 != 0)),
     ];
-    if let Some((name, seen, expected)) = fixed.into_iter().find(|(_, seen, expected)| seen != expected) {
-        return Some((format!("{name} {expected:#x}"), format!("{name} {seen:#x}")));
+    if let Some((name, expected, seen)) = fields.into_iter().find(|(_, expected, seen)| expected != seen) {
+        return Some((name, format!("{expected:#x}"), format!("{seen:#x}")));
     }
     let pairs = of.bytes.iter().zip(packet.payload());
     if let Some((at, (known, byte))) = pairs
@@ -150,7 +149,7 @@ fn difference(history: &QpHistory<'_>, of: &Post<'_>, packet: &Packet<'_>) -> Op
         .find(|(_, (known, byte))| known.is_some_and(|known| known != **byte))
     {
         let known = known.unwrap_or_default();
-        return Some((format!("byte {at} of the payload {known:#04x}"), format!("{byte:#04x}")));
+        return Some(("payload", format!("byte {at} {known:#04x}"), format!("{byte:#04x}")));
     }
     // Switches may rewrite the traffic class.
     let address = post.address.as_ref().filter(|_| history.is_simulated())?;
@@ -168,7 +167,7 @@ fn difference(history: &QpHistory<'_>, of: &Post<'_>, packet: &Packet<'_>) -> Op
     };
     let expected = words(address.traffic_class >> 2, label.map(|_| address.flow_label));
     let seen = words(dscp.into(), label);
-    (expected != seen).then_some((expected, seen))
+    (expected != seen).then_some(("network header", expected, seen))
 }
 
 /// Checks that each datagram has the next PSN and matches the work request of its PSN.
@@ -185,11 +184,10 @@ pub(super) fn datagram_sent<'t>(history: &QpHistory<'t>, asking: &mut Asking<'_,
         };
         let (epoch, used) = (&epochs[of], &mut frames_of[of]);
         let offset = packet.bth().psn().since(epoch.first) as usize;
-        // A request that is not sent takes no PSN.
         let may_be = |at: &usize| {
-            let spared = epoch.posts[..*at].iter().filter(|post| !post.is_sent()).count();
+            let spared = epoch.posts[..*at].iter().filter(|post| !post.takes_psn()).count();
             let is_before = epoch.posts[*at].done.place < frame.place;
-            epoch.posts[*at].is_sendable && is_before && (*at - spared..=*at).contains(&offset)
+            epoch.posts[*at].may_be_sent && is_before && (*at - spared..=*at).contains(&offset)
         };
         let candidates: Vec<usize> = (0..epoch.posts.len()).filter(may_be).collect();
         let differs = |at: &usize| difference(history, &epoch.posts[*at], &packet);
@@ -226,7 +224,9 @@ pub(super) fn datagram_sent<'t>(history: &QpHistory<'t>, asking: &mut Asking<'_,
                 );
                 asking.held(format!("PSN {}, {words}", packet.bth().psn()), evidence);
             }
-            (_, Some((expected, seen))) => asking.must(false, evidence, || (about, expected, seen)),
+            (_, Some((name, expected, seen))) => {
+                asking.must(false, evidence, || (format!("{name} of the {about}"), expected, seen));
+            }
             (Some(_), None) => asking.must(false, evidence, || {
                 (
                     about,
@@ -244,10 +244,13 @@ pub(super) fn datagram_sent<'t>(history: &QpHistory<'t>, asking: &mut Asking<'_,
 /// Checks that each datagram that completed was sent. In simulations no datagram is lost.
 fn missing<'t>(history: &QpHistory<'t>, asking: &mut Asking<'_, 't>, epoch: &Epoch<'t>, used: &[Option<&FrameSeen>]) {
     for (post, frame) in epoch.posts.iter().zip(used) {
-        let Some((happened, completion)) = post.completion.filter(|_| frame.is_none() && post.is_sendable) else {
+        let Some((happened, completion)) = post.completion.filter(|_| frame.is_none() && post.must_be_sent) else {
             continue;
         };
-        let due = happened.at.latest.after(DUE);
+        let due = happened
+            .at
+            .latest
+            .after(if history.is_simulated() { LEFT } else { DUE });
         let is_owed = completion.status == WcStatus::SUCCESS.0 && is_alive(history, happened.place, due);
         let (result, seen) = match (is_owed, history.is_simulated()) {
             (false, _) => continue,
@@ -266,10 +269,12 @@ pub(super) fn datagram_done<'t>(history: &QpHistory<'t>, asking: &mut Asking<'_,
     if !is_of_datagrams(history) {
         return;
     }
+    without_request(history, asking);
     for epoch in epochs(history) {
         let mut before = 0;
         // After a request that cannot be sent, the send queue may have failed.
-        for of in epoch.posts.iter().take_while(|of| of.is_sendable && of.post.signaled) {
+        let posts = epoch.posts.iter().take_while(|of| of.must_be_sent);
+        for of in posts.filter(|of| of.post.signaled) {
             let is_it = |completion: &pb::Completion| completion.wr_id == of.post.wr_id;
             let told: Vec<_> = completions(history)
                 .filter(|(happened, completion)| happened.place > of.done.place && is_it(completion))
@@ -311,6 +316,24 @@ pub(super) fn datagram_done<'t>(history: &QpHistory<'t>, asking: &mut Asking<'_,
                 (
                     format!("datagram of wr_id {}", of.post.wr_id),
                     format!("{expected}, once and in order"),
+                    seen,
+                )
+            });
+        }
+    }
+}
+
+/// Checks that each completion has the wr_id of an earlier work request.
+fn without_request<'t>(history: &QpHistory<'t>, asking: &mut Asking<'_, 't>) {
+    for (happened, completion) in completions(history) {
+        let mut earlier = history.commands.iter().filter(|done| done.place < happened.place);
+        let is_known = earlier.any(|done| posts(&done.command).is_some_and(|(_, wr_id, _)| wr_id == completion.wr_id));
+        if !is_known {
+            asking.must(false, [happened.into()], || {
+                let seen = format!("wr_id {} with {}", completion.wr_id, WcStatus(completion.status));
+                (
+                    "completion without a request".into(),
+                    "wr_ids of posted requests".into(),
                     seen,
                 )
             });

@@ -1,9 +1,7 @@
 //! Rows with a datagram queue pair: a datagram of the DUT, a datagram to it, and one more each way.
 
-use core::time::Duration;
-
 use verbatim_record::verbs::{Command, Reply, pb};
-use verbatim_record::{Frames, Label, Side, TRIES, Verbs, Wait};
+use verbatim_record::{Frames, Label, Side, Verbs, Wait};
 use verbatim_tester::peer::{Channel, ChannelOptions};
 use verbatim_tester::{Step, Tester};
 use verbatim_wire::packet::{ImmDt, Opcode, Psn, QKey, Transport};
@@ -105,7 +103,6 @@ const POST: Label<Verbs> = Label::new("post a datagram");
 const RECEIVE: Label<Verbs> = Label::new("post a receive");
 const SENT: Label<Frames> = Label::new("datagram of the row");
 const SOUND: Label<Frames> = Label::new("sound datagram");
-const LATE: Label<Wait> = Label::new("for a completion that is missing");
 const AFTER: Label<Wait> = Label::new("for a late datagram");
 const RESULT: Label<Verbs> = Label::new("read the memory");
 const CLOSED_RESULT: Label<Verbs> = Label::new("read the memory that may not be written");
@@ -121,8 +118,6 @@ const SHORT: u32 = 16;
 const SLOTS: [u32; 2] = [4352, 8704];
 /// Length of the memory that the test fills and reads, in bytes.
 const LOOKED_AT: u32 = 9216;
-/// Wait after which a missing completion is proven.
-const MISSING: Duration = Duration::from_secs(2);
 /// `wr_id` of the first receive.
 const RECEIVES: u64 = 100;
 
@@ -280,7 +275,7 @@ impl Run<'_, '_> {
             return Ok(());
         }
         t.verbs_must(POST, Side::Dut, Command::PostSend(post))?;
-        self.next(t).map(drop)
+        datagrams::next(t, &self.of).map(drop)
     }
 
     fn imm(&self) -> u32 {
@@ -289,16 +284,6 @@ impl Run<'_, '_> {
             "all ones" => u32::MAX,
             _ => 0xC0DE_0001,
         }
-    }
-
-    /// Waits for the next completion. Returns whether it came.
-    fn next(&self, t: &mut Tester<'_>) -> Step<bool> {
-        let until = t.now().after(ask::RESPONSE_WAIT);
-        let came = t.next_completion(Side::Dut, self.of.channel.qp, until)?.is_some();
-        if !came {
-            t.wait_for(LATE, MISSING)?;
-        }
-        Ok(came)
     }
 
     /// Sends the row's datagram to the DUT, and a sound one behind it. Returns whether the queue pair is known to work.
@@ -318,8 +303,7 @@ impl Run<'_, '_> {
         }
         let frame = self.frame(&packet);
         if error == "none" && kind != "none" {
-            t.send_frame(SENT, &frame)?;
-            let came = self.next(t)?;
+            let came = datagrams::deliver(t, &self.of, SENT, &frame)?;
             if kind == "a byte short" || !came {
                 return Ok(false);
             }
@@ -400,13 +384,7 @@ impl Run<'_, '_> {
             Q_KEY,
             ask::random_bytes(t, &name, SHORT.min(self.length)),
         );
-        for _ in 0..TRIES {
-            t.send_frame(SOUND, &self.channel.frame(&packet))?;
-            if self.next(t)? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        datagrams::deliver(t, &self.of, SOUND, &self.channel.frame(&packet))
     }
 
     /// Sends the row's datagram into memory that the device may not write. The queue pair may fail.
