@@ -415,10 +415,10 @@ fn unused_memory_stays_unchanged() {
 /// Changes the facts of the port that the host reported.
 fn open_otherwise(entries: &mut [Entry], alter: impl Fn(&mut pb::Opened)) {
     for entry in entries {
-        if let Entry::VerbsAnswered(answered) = entry {
-            if let Reply::Opened(facts) = &mut answered.reply {
-                alter(facts);
-            }
+        if let Entry::VerbsAnswered(answered) = entry
+            && let Reply::Opened(facts) = &mut answered.reply
+        {
+            alter(facts);
         }
     }
 }
@@ -436,10 +436,10 @@ fn datagram_completion_needs_a_request() {
     let one_more = |all: &mut Vec<Entry>| {
         let at = nth(all, 0, is_completion);
         let mut other = all[at].clone();
-        if let Entry::VerbsTold(told) = &mut other {
-            if let Event::Completion(completion) = &mut told.event {
-                completion.wr_id = 999;
-            }
+        if let Entry::VerbsTold(told) = &mut other
+            && let Event::Completion(completion) = &mut told.event
+        {
+            completion.wr_id = 999;
         }
         all.insert(at, other);
         renumber(all);

@@ -65,7 +65,7 @@ pub struct RigSlot {
     pub phase: Phase,
     /// The lease that holds the rig.
     pub holder: Option<LeaseId>,
-    /// Who drained the rig, and why; `None` if the rig is not drained. A drained rig gets no new lease.
+    /// User who drained the rig, and the reason; `None` if the rig is not drained. A drained rig gets no new lease.
     pub drained: Option<String>,
     /// Whether the rig file no longer has the rig. Such a rig stays until its device is restored and no lease uses
     /// it.

@@ -92,12 +92,14 @@ impl Matrix {
         let rows = self.rows(|name| t.parameter(name), t.random("rows"));
         if rows.is_empty() {
             let (strength, last) = (t.parameter("strength"), self.array(t.parameter("strength")).rows.len());
-            return Err(Stop::NotOffered(format!(
-                "no row to run: row {} does not exist, or is impossible with the conditions that keep={} leaves; the rows of strength \
-                 {strength} are 1 to {last}",
-                t.parameter("row"),
-                t.parameter("keep")
-            )));
+            let row = t.parameter("row");
+            let why = if row > last as u64 {
+                format!("row {row} does not exist: the rows of strength {strength} are 1 to {last}")
+            } else {
+                let keep = t.parameter("keep");
+                format!("no row to run: row {row} is impossible with the conditions that keep={keep} leaves")
+            };
+            return Err(Stop::NotOffered(why));
         }
         let (family, simulated) = (self.family, t.is_simulated());
         let cells = |row, number| Cells {
