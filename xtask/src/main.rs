@@ -8,6 +8,7 @@ mod deps;
 mod features;
 mod files;
 mod golden;
+mod kernel_arguments;
 mod new;
 mod quick;
 mod setup;
@@ -134,6 +135,11 @@ enum Device {
         /// Only the machine: no agent, no daemon, and nothing is built.
         #[arg(long)]
         bare: bool,
+        #[command(flatten)]
+        kernel: kernel_arguments::KernelArguments,
+        /// Run the command on Debian's kernel too, and print how the verdicts differ.
+        #[arg(long, value_parser = ["stock"], conflicts_with = "bare")]
+        baseline: Option<String>,
         /// The command, with `verbatim` and `verbatimd` on its PATH and a daemon that holds the rig `rxe`.
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         command: Vec<OsString>,
@@ -252,8 +258,20 @@ fn run(task: Task) -> anyhow::Result<u8> {
             device: Device::Service { command },
         } => return verbatim_lab::run_in_service(&command),
         Task::Lab {
-            device: Device::Rxe { bare, command },
-        } => return verbatim_lab::run_in_rxe(&command, bare),
+            device:
+                Device::Rxe {
+                    bare,
+                    kernel,
+                    baseline,
+                    command,
+                },
+        } => {
+            let kernel = kernel.into();
+            return match baseline {
+                Some(_) => verbatim_lab::run_against_stock(&command, &kernel),
+                None => verbatim_lab::run_in_rxe(&command, bare, &kernel),
+            };
+        }
         Task::Lab {
             device: Device::RxeVerbs { bare, command },
         } => return verbatim_lab::run_in_rxe_verbs(&command, bare),

@@ -12,6 +12,7 @@
 //! Labs, tests and `cargo xtask` share further code of this crate: the paths of the [`workspace`], the programs of the
 //! [`host`], the [`c_programs`] of tests/c, and the random numbers and arguments of [`campaign`]s.
 
+mod baseline;
 pub mod c_programs;
 mod cable;
 pub mod campaign;
@@ -31,6 +32,7 @@ mod service;
 mod vib;
 pub mod workspace;
 
+pub use baseline::run_against_stock;
 pub use c_programs::build_c_programs;
 pub use command::{LAB_PROFILE, build_binaries, build_examples, build_released, run_in_ibsim};
 pub use ibsim::{IbsimLab, LabError, TWO_ADAPTERS};

@@ -6,9 +6,10 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
+    sync::atomic::AtomicUsize,
 };
 
-use crate::machine::{BootOptions, DUT_SCRIPT, DataSockets, Image, Machine, Share, console_log};
+use crate::machine::{BootOptions, ChosenKernel, DUT_SCRIPT, DataSockets, Image, Machine, Share, console_log};
 use anyhow::Context;
 use tempfile::TempDir;
 
@@ -43,7 +44,16 @@ impl RxeLab {
     /// When packages are missing ([`crate::machine::MachineError::NotInstalled`], which `downcast_ref` finds), or the
     /// machine or its agent does not start.
     pub fn start(binaries: Option<&Path>) -> anyhow::Result<RxeLab> {
-        let image = Image::ensure()?;
+        RxeLab::start_with(binaries, &ChosenKernel::default())
+    }
+
+    /// As [`RxeLab::start`], with the chosen kernel and modules.
+    ///
+    /// # Errors
+    ///
+    /// As [`RxeLab::start`], and when a file of the choice does not fit.
+    pub fn start_with(binaries: Option<&Path>, kernel: &ChosenKernel) -> anyhow::Result<RxeLab> {
+        let image = Image::of(kernel)?;
         let directory = tempfile::Builder::new().prefix("verbatim-rxe-").tempdir();
         let directory = directory.context("making a temporary directory")?;
         let share = Share::new()?;
@@ -154,28 +164,38 @@ fn agent_command() -> String {
 
 /// Runs `command` beside a fresh machine, with Verbatim's programs first on its PATH and a daemon that has the rig
 /// `rxe`. Returns the exit code as [`super::run_in_ibsim`] does. With `bare`, starts only the machine, and builds
-/// nothing.
+/// nothing. The machine boots the kernel `kernel`.
 ///
 /// # Errors
 ///
 /// When the lab does not start or the command cannot be started.
-pub fn run_in_rxe(command: &[OsString], bare: bool) -> anyhow::Result<u8> {
+pub fn run_in_rxe(command: &[OsString], bare: bool, kernel: &ChosenKernel) -> anyhow::Result<u8> {
     command::check(command, "rxe")?;
     let signal = command::catch_signals()?;
     let binaries = (!bare).then(command::build_binaries).transpose()?;
-    let lab = RxeLab::start(binaries.as_deref())?;
+    run_on_kernel(command, binaries.as_deref(), kernel, &signal)
+}
+
+/// Runs `command` beside a fresh machine with this kernel, as [`run_in_rxe`] does.
+pub(super) fn run_on_kernel(
+    command: &[OsString],
+    binaries: Option<&Path>,
+    kernel: &ChosenKernel,
+    signal: &AtomicUsize,
+) -> anyhow::Result<u8> {
+    let lab = RxeLab::start_with(binaries, kernel)?;
     eprintln!(
         "xtask: the machine runs (process {}, up in {:.1?}), its console is {}",
         lab.machine.pid(),
         lab.machine.booted_in(),
         lab.machine.console().display()
     );
-    let daemon = match (&binaries, lab.rig_file()) {
+    let daemon = match (binaries, lab.rig_file()) {
         (Some(binaries), Some(rig_file)) => Some(Daemon::start(binaries, lab.directory(), rig_file)?),
         _ => None,
     };
-    let prepared = command::prepare(command, binaries.as_deref(), lab.environment());
-    command::run_beside(prepared, daemon, &signal)
+    let prepared = command::prepare(command, binaries, lab.environment());
+    command::run_beside(prepared, daemon, signal)
 }
 
 #[cfg(test)]

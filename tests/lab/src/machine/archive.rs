@@ -33,6 +33,12 @@ impl Tree {
         self.0.insert(path.to_owned(), entry);
     }
 
+    /// Sets a file that is not executable.
+    pub(crate) fn put_file(&mut self, path: &str, content: Vec<u8>) {
+        let executable = false;
+        self.put(path, Entry::File { content, executable });
+    }
+
     pub(crate) fn has(&self, path: &str) -> bool {
         self.0.contains_key(path.trim_start_matches('/'))
     }

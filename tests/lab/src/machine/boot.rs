@@ -214,8 +214,9 @@ fn arguments(
     };
     // On a busy host the emulated timer's first interrupts can be so late that Linux considers the timer disconnected
     // and hangs. `no_timer_check` prevents this.
+    // `loglevel=5` prints warnings too: each WARN of the kernel must show on the console.
     let mut line = format!(
-        "console=ttyS0 quiet panic=-1 mitigations=off nokaslr{clock} no_timer_check machine.script={}",
+        "console=ttyS0 loglevel=5 panic=-1 mitigations=off nokaslr{clock} no_timer_check machine.script={}",
         options.script
     );
     if let Some(directory) = &options.directory {
@@ -229,6 +230,9 @@ fn arguments(
         }
         line.push_str(" machine.directory=");
         line.push_str(&directory.to_string_lossy());
+    }
+    if !image.append().is_empty() {
+        line = format!("{line} {}", image.append());
     }
     let mut all: Vec<OsString> = Vec::new();
     let mut add = |words: &[&str]| all.extend(words.iter().map(OsString::from));

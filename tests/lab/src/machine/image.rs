@@ -12,7 +12,7 @@ use std::{
 use sha2::{Digest as _, Sha256};
 
 use crate::machine::{
-    MachineError,
+    ChosenKernel, MachineError,
     error::path_error,
     host,
     kernel::{self, Package},
@@ -34,6 +34,7 @@ pub struct Image {
     vmlinux: PathBuf,
     initramfs: PathBuf,
     release: String,
+    append: String,
 }
 
 /// Returns the directory of images and consoles: `rxe-machine` in cargo's target directory (`CARGO_TARGET_DIR`, or
@@ -90,23 +91,43 @@ impl Image {
     /// [`MachineError::NotInstalled`] with the line that installs the missing packages; other errors when a tool or a
     /// system call fails. An unfinished image is removed.
     pub fn ensure() -> Result<Image, MachineError> {
+        Image::of(&ChosenKernel::default())
+    }
+
+    /// Returns the image with the chosen kernel and modules, and makes it if there is none.
+    ///
+    /// # Errors
+    ///
+    /// As [`Image::ensure`], and when a file of the choice does not fit.
+    pub fn of(chosen: &ChosenKernel) -> Result<Image, MachineError> {
         host::check()?;
         let (store, _lock) = locked_store()?;
-        let package = Package::find(&store)?;
+        let package = Package::find(&store, chosen)?;
         let ingredients: Vec<&str> = [RECIPE, &package.identity]
             .into_iter()
             .chain(kernel::recipe())
             .collect();
         let kernel = once(&store, "kernel", &ingredients, |place| package.take_apart(place))?;
+        let read = |name: &str| {
+            let path = kernel.join(name);
+            fs::read_to_string(&path).map_err(path_error("reading", &path))
+        };
+        let release = read("release")?;
+        let replaced = chosen.replaced(&read("modules/order")?, &release)?;
         let files = root::host_files()?;
         let mut ingredients: Vec<String> = root::recipe().map(str::to_owned).collect();
-        ingredients.extend([RECIPE.to_owned(), kernel.display().to_string()]);
+        ingredients.extend([RECIPE.to_owned(), kernel.display().to_string(), chosen.key()?]);
         for (inside, path) in &files {
             ingredients.push(format!("{inside} {}", stamp(path)?));
         }
         let ingredients: Vec<&str> = ingredients.iter().map(String::as_str).collect();
         let image = once(&store, "image", &ingredients, |place| {
-            let tree = root::tree(&files, &kernel.join("modules"))?;
+            let mut tree = root::tree(&files, &kernel.join("modules"))?;
+            for (name, path) in &replaced {
+                let content = fs::read(path).map_err(path_error("reading", path))?;
+                tree.put_file(&format!("modules/{name}"), content);
+            }
+            tree.put_file("modules/arguments", chosen.arguments().into_bytes());
             let path = place.join("initramfs.cpio");
             let file = fs::File::create(&path).map_err(path_error("making", &path))?;
             let mut file = BufWriter::new(file);
@@ -114,12 +135,17 @@ impl Image {
             file.flush().map_err(path_error("writing", &path))
         })?;
         forget(&store, &[&kernel, &image]);
-        let path = kernel.join("release");
         Ok(Image {
             vmlinux: kernel.join("vmlinux"),
             initramfs: image.join("initramfs.cpio"),
-            release: fs::read_to_string(&path).map_err(path_error("reading", &path))?,
+            release,
+            append: chosen.append.clone(),
         })
+    }
+
+    /// Returns the text at the end of the kernel's command line.
+    pub(crate) fn append(&self) -> &str {
+        &self.append
     }
 
     /// Returns the path of the uncompressed kernel.

@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::machine::{
-    MachineError,
+    ChosenKernel, MachineError,
     error::path_error,
     host::{self, run},
     image, vmlinux,
@@ -53,12 +53,27 @@ pub(crate) struct Package {
 enum Source {
     Apt(String),
     File(PathBuf),
+    /// A bzImage, and the directory above its `lib/modules`.
+    Built(PathBuf, PathBuf),
 }
 
 impl Package {
     /// Returns the package that apt would install as Debian's kernel, or the file that the environment names. A query
     /// to apt takes more than a second of processor time, so the result is stored in `store` until apt's lists change.
-    pub(crate) fn find(store: &Path) -> Result<Package, MachineError> {
+    pub(crate) fn find(store: &Path, chosen: &ChosenKernel) -> Result<Package, MachineError> {
+        if let Some((kernel, modules)) = &chosen.built {
+            let release = modules.join("lib/modules");
+            return Ok(Package {
+                identity: format!("{} {}", image::stamp(kernel)?, image::stamp(&release)?),
+                source: Source::Built(kernel.clone(), modules.clone()),
+            });
+        }
+        if let Some(path) = &chosen.deb {
+            return Ok(Package {
+                identity: image::stamp(path)?,
+                source: Source::File(path.clone()),
+            });
+        }
         if let Some(path) = env::var_os(OVERRIDE).filter(|path| !path.is_empty()).map(PathBuf::from) {
             if !path.is_file() {
                 return Err(MachineError::File {
@@ -111,29 +126,63 @@ impl Package {
     /// Extracts `vmlinux`, `release`, and `modules/` with the modules and their `order` into the directory `to`.
     pub(crate) fn take_apart(&self, to: &Path) -> Result<(), MachineError> {
         let work = tempfile::tempdir_in(to).map_err(path_error("making a directory in", to))?;
-        let package = match &self.source {
-            Source::File(path) => path.clone(),
-            Source::Apt(name) => download(name, work.path())?,
-        };
         let tree = work.path().join("tree");
-        run(
-            "unpacking the kernel package",
-            Command::new("dpkg-deb").arg("--extract").arg(&package).arg(&tree),
-        )?;
-        let wrong = |what: &str| MachineError::File {
-            path: package.clone(),
-            what: format!("{what}; expected a Debian linux-image package of amd64"),
+        let (release, boot) = match &self.source {
+            Source::File(path) => unpack(path, &tree)?,
+            Source::Apt(name) => unpack(&download(name, work.path())?, &tree)?,
+            Source::Built(kernel, modules) => (linked(modules, &tree)?, kernel.clone()),
         };
-        let release = only_entry(&tree.join("lib/modules")).ok_or_else(|| wrong("it has no lib/modules/RELEASE"))?;
-        let boot = tree.join(format!("boot/vmlinuz-{release}"));
-        if !boot.is_file() {
-            return Err(wrong(&format!("it has no boot/vmlinuz-{release}")));
-        }
         vmlinux::extract(&boot, &to.join("vmlinux"))?;
         modules(&tree, &release, &to.join("modules"))?;
         let file = to.join("release");
         fs::write(&file, release).map_err(path_error("writing", &file))
     }
+}
+
+/// Unpacks a kernel package. Returns the kernel's release, and the path of its bzImage.
+fn unpack(package: &Path, tree: &Path) -> Result<(String, PathBuf), MachineError> {
+    run(
+        "unpacking the kernel package",
+        Command::new("dpkg-deb").arg("--extract").arg(package).arg(tree),
+    )?;
+    let wrong = |what: &str| MachineError::File {
+        path: package.to_owned(),
+        what: format!("{what}; expected a Debian linux-image package of amd64"),
+    };
+    let release = only_entry(&tree.join("lib/modules")).ok_or_else(|| wrong("it has no lib/modules/RELEASE"))?;
+    let boot = tree.join(format!("boot/vmlinuz-{release}"));
+    if !boot.is_file() {
+        return Err(wrong(&format!("it has no boot/vmlinuz-{release}")));
+    }
+    Ok((release, boot))
+}
+
+/// Makes `tree/lib/modules/RELEASE` with links to the user's modules, so that depmod does not write to the user's
+/// directory. Returns the release.
+fn linked(modules: &Path, tree: &Path) -> Result<String, MachineError> {
+    let from = modules.join("lib/modules");
+    let release = only_entry(&from).ok_or_else(|| MachineError::File {
+        path: from.clone(),
+        what: "expected one directory here, named after the kernel's release (make modules_install \
+               INSTALL_MOD_PATH=DIR)"
+            .to_owned(),
+    })?;
+    let from = from.join(&release);
+    let to = tree.join("lib/modules").join(&release);
+    fs::create_dir_all(&to).map_err(path_error("making", &to))?;
+    for entry in fs::read_dir(&from).map_err(path_error("listing", &from))? {
+        let path = entry.map_err(path_error("listing", &from))?.path();
+        let path = fs::canonicalize(&path).map_err(path_error("looking at", &path))?;
+        let name = path.file_name().unwrap_or_default();
+        let is_made_by_depmod = name.to_string_lossy().starts_with("modules.")
+            && !name.to_string_lossy().starts_with("modules.builtin")
+            && name != "modules.order";
+        if !is_made_by_depmod && name != "build" && name != "source" {
+            let link = to.join(name);
+            std::os::unix::fs::symlink(&path, &link).map_err(path_error("linking", &link))?;
+        }
+    }
+    Ok(release)
 }
 
 /// Returns the text after the first `key` in apt-cache's output.

@@ -20,6 +20,7 @@
 mod accelerator;
 mod archive;
 mod boot;
+mod chosen;
 mod debian;
 mod error;
 mod host;
@@ -35,6 +36,7 @@ mod share;
 mod vmlinux;
 
 pub use accelerator::choose_accelerator;
+pub use chosen::ChosenKernel;
 pub(crate) use debian::debian;
 pub use error::MachineError;
 pub use host::PACKAGES;

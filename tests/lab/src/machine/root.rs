@@ -136,11 +136,7 @@ pub(crate) fn tree(files: &[(String, PathBuf)], modules: &Path) -> Result<Tree, 
         let path = entry.map_err(path_error("listing", modules))?.path();
         let content = fs::read(&path).map_err(path_error("reading", &path))?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let entry = Entry::File {
-            content,
-            executable: false,
-        };
-        tree.put(&format!("modules/{name}"), entry);
+        tree.put_file(&format!("modules/{name}"), content);
     }
     for &(path, content, executable) in OWN {
         let content = content.as_bytes().to_vec();
