@@ -14,6 +14,7 @@ mod cover;
 mod glob;
 mod judging;
 mod kernel;
+mod kernel_reports;
 mod management;
 mod network;
 mod parameters;

@@ -12,6 +12,7 @@ mod entry;
 mod evidence;
 mod file;
 mod findings;
+mod kernel_report;
 mod label;
 mod time;
 mod timeline;
@@ -33,6 +34,7 @@ pub use entry::{Arrived, Begin, Entry, EntryError, Match, Note, Reset, Role, Sen
 pub use evidence::Evidence;
 pub use file::{FileSink, MAGIC, RecordError, read, read_file};
 pub use findings::{Check, Claim, Findings, Legal, Measured, Observation, Passed, Seen, TRIES};
+pub use kernel_report::{kernel_report_name, kernel_reports};
 pub use label::{Frames, Label, Verbs, Wait};
 pub use time::{Span, Time, TimeSource, words as duration_words};
 pub use timeline::{FrameSeen, Happened, HostEvent, Timeline, VerbsDone, WaitDone};

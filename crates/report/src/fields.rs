@@ -13,6 +13,7 @@ pub(crate) fn detail(entry: &Entry) -> String {
         Entry::Sent(sent) => format!("{:?}\n\n{}", sent.mad, hex(sent.mad.bytes())),
         Entry::Arrived(arrived) => format!("{:?}\n\n{}", arrived.mad, hex(arrived.mad.bytes())),
         Entry::Frame(frame) => format!("{}\n{}", frame_fields(frame), hex(&frame.bytes)),
+        Entry::KernelReport(report) => format!("{}\n", report.text),
         Entry::Reset(reset) => {
             let line = |name: &str, text: &str| match text {
                 "" => String::new(),

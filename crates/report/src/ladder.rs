@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use verbatim_record::verbs::{command_words, event_words, reply_words};
-use verbatim_record::{Entry, Match, Side, Verdict, duration_words};
+use verbatim_record::{Entry, Match, Side, Verdict, duration_words, kernel_report_name};
 use verbatim_wire::packet::{NotAPacket, Packet};
 
 use crate::counted::counted;
@@ -213,6 +213,10 @@ fn bare(entry: &Entry, labels: &[String]) -> Option<(Way, String)> {
                 label(waited.label),
                 duration_words(waited.until.since(waited.since))
             ),
+        ),
+        Entry::KernelReport(report) => (
+            Way::Here,
+            format!("kernel of {}: {}", side(report.side), kernel_report_name(&report.text)),
         ),
         Entry::Reset(reset) => {
             let why = match reset.silent.as_str() {

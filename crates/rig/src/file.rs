@@ -22,6 +22,8 @@
 //! write_counters = true     # umad, model: tests may write the device's counters, which cannot be restored exactly
 //! # reset = ["./power", "cycle"] # any kind but virtual: runs between tests and when the device stops responding
 //! # reset_within = 60       # time limit of the reset, in seconds
+//! # dut_console = "dut.log" # console of the host whose kernel is the DUT
+//! # tester_console = "tester.log" # console of the tester's host
 //! # time_scale = 10000      # model, packet: the device's clock is this many times slower than real time
 //! # time_scale_least = 2000 # lower limit of that factor, if the device's speed varies
 //! # agent_within = 600      # packet, verbs: time limit of an agent's command, in seconds
@@ -100,7 +102,7 @@ pub use given::WrongKey;
 pub use known::KnownOfDut;
 pub use parse::defect;
 pub use peer::{AgentConfig, PacketConfig, VerbsConfig, Wire};
-pub use slow::{ResetConfig, Slowness};
+pub use slow::{Consoles, ResetConfig, Slowness};
 pub use virtual_rig::{DeviceSeed, Disturbances, ProfileName, VirtualConfig};
 
 /// The environment variable that names the rig file.
@@ -160,6 +162,8 @@ pub struct RigConfig {
     pub slow: Slowness,
     /// Command that resets the device.
     pub reset: Option<ResetConfig>,
+    /// Logs of the hosts' consoles.
+    pub consoles: Consoles,
     /// Files of known deviations.
     pub deviation_files: Vec<PathBuf>,
     /// Known deviations of the device; only the built-in ones until [`Self::read_deviations`] has read the files.
@@ -226,6 +230,7 @@ impl RigConfig {
             labels: Vec::new(),
             slow: Slowness::default(),
             reset: None,
+            consoles: Consoles::default(),
             deviation_files: Vec::new(),
             deviations: Register::default(),
             known: KnownOfDut::default(),

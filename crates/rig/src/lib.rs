@@ -48,8 +48,8 @@ use verbatim_tester::{Need, Rig, RigInfo};
 
 pub use error::RigError;
 pub use file::{
-    DeviceSeed, Disturbances, KnownOfDut, ProfileName, ResetConfig, RigConfig, RigFile, RigFileError, RigKind,
-    RigSource, UnknownRig, VirtualConfig, WrongKey,
+    Consoles, DeviceSeed, Disturbances, KnownOfDut, ProfileName, ResetConfig, RigConfig, RigFile, RigFileError,
+    RigKind, RigSource, UnknownRig, VirtualConfig, WrongKey,
 };
 pub use fingerprint::{device as device_fingerprint, whole as whole_fingerprint};
 pub use place::Place;

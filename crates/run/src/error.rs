@@ -1,5 +1,6 @@
 //! Errors of a run.
 
+use std::io;
 use std::path::PathBuf;
 
 use verbatim_record::{BundleError, Cause};
@@ -12,6 +13,19 @@ use verbatim_rig::RigError;
 /// The reason why a run did not begin, or could not be stored.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
+    /// The log of a host's console cannot be read.
+    #[error(
+        "rig {rig}: the console log {path} cannot be read: {source}; correct `dut_console` or `tester_console` in the rig \
+         file, or its permissions"
+    )]
+    Console {
+        /// Name of the rig.
+        rig: String,
+        /// Path of the log.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
     /// The rig cannot be opened.
     #[error(transparent)]
     Rig(#[from] RigError),
@@ -164,6 +178,7 @@ impl RunError {
             | Self::JournalGone { .. }
             | Self::NotRestored { .. } => Cause::Rig,
             Self::Fenced { .. }
+            | Self::Console { .. }
             | Self::GaveWay { .. }
             | Self::State(_)
             | Self::Select(_)

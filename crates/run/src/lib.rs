@@ -15,6 +15,7 @@
 //! | [`state`] | the directory of journals and runs |
 
 mod command;
+mod console;
 pub mod coverage;
 mod device;
 mod error;

@@ -89,6 +89,8 @@ struct RawRig {
     dut_out_of_order: Option<Spanned<bool>>,
     reset: Option<Spanned<Vec<String>>>,
     reset_within: Option<Spanned<i64>>,
+    dut_console: Option<Spanned<String>>,
+    tester_console: Option<Spanned<String>>,
     time_scale: Option<Spanned<i64>>,
     time_scale_least: Option<Spanned<i64>>,
     agent_within: Option<Spanned<i64>>,
@@ -249,6 +251,7 @@ fn check(rig: RawRig, header: Range<usize>, path: &Path) -> Result<RigConfig, Wr
         deviations: Register::default(),
         slow: slow::slowness(&rig)?,
         reset: slow::reset(&rig, path)?,
+        consoles: slow::consoles(&rig, path),
         known: KnownOfDut {
             ack_timeout_least: within(rig.dut_ack_timeout_least.as_ref(), ACK_TIMEOUT_LEAST, 0, 31)?.unwrap_or(0),
             out_of_order: rig.dut_out_of_order.as_ref().is_some_and(|may| *may.get_ref()),

@@ -12,8 +12,8 @@ use verbatim_tester::{Need, Route};
 use verbatim_wire::{Lid, MKey, SubnetTimeout};
 
 use super::{
-    BUILT_IN, DeviceSeed, KnownOfDut, ProfileName, ResetConfig, RigConfig, RigFile, RigFileError, RigKind, Slowness,
-    VirtualConfig,
+    BUILT_IN, Consoles, DeviceSeed, KnownOfDut, ProfileName, ResetConfig, RigConfig, RigFile, RigFileError, RigKind,
+    Slowness, VirtualConfig,
 };
 
 const WHOLE: &str = r#"config_version = 1
@@ -96,6 +96,7 @@ fn reads_every_kind_and_adds_built_in() {
             env: [("LD_BIND_NOW".to_string(), "1".to_string())].into(),
             slow: Slowness::default(),
             reset: None,
+            consoles: Consoles::default(),
             deviation_files: Vec::new(),
             deviations: Register::default(),
             known: KnownOfDut::default(),
