@@ -200,3 +200,20 @@ impl RunError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn path_of_another_user_is_a_word_of_the_command() {
+        let error = RunError::LeftElsewhere {
+            rig: "mine".into(),
+            there: "a;b".into(),
+            state: "/tmp/x; id".into(),
+            journal: "/tmp/x; id/journals".into(),
+        };
+        let command = "`STATE_DIRECTORY='/tmp/x; id' verbatim --server none rigs restore 'a;b'`";
+        assert!(error.to_string().contains(command), "{error}");
+    }
+}
