@@ -160,6 +160,15 @@ pub fn serve(options: Options) -> anyhow::Result<Served> {
     served
 }
 
+/// Returns the directory that the service manager gives for logs. The audit log then shares no disk with the journals
+/// if `/var/log` has a disk of its own.
+fn place_of_logs() -> Option<PathBuf> {
+    let places = std::env::var_os("LOGS_DIRECTORY")?;
+    std::env::split_paths(&places)
+        .next()
+        .filter(|place| place.is_absolute())
+}
+
 /// Returns the limit of threads for blocking work. Calls and the watchdog must get threads even while all rigs are
 /// busy. Rigs that a later rig file adds use the threads for calls.
 fn blocking_threads(rigs: usize) -> usize {
@@ -189,7 +198,8 @@ async fn run(
     // its mode stays.
     umask(Mode::from_bits_truncate(0o077));
     let listener = socket.listener().context("listening on the socket")?;
-    let audit = Audit::open(state.path()).context("opening the audit log in the state directory")?;
+    let place = place_of_logs().unwrap_or_else(|| state.path().into());
+    let audit = Audit::open(&place).with_context(|| format!("opening the audit log in {}", place.display()))?;
     let access = Arc::new(Access::new(config.roles.clone()));
     let connection_limits = ConnectionLimits::new(config.limits, Arc::clone(&access));
     let tcp = match &config.listen {

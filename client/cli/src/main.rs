@@ -146,7 +146,7 @@ fn main() -> ExitCode {
         // A closed pipe (`verbatim run | head`) ends this process without a panic.
         Err(error) if print::is_closed_pipe(&error) => ExitCode::from(exit::ERROR),
         Err(error) => {
-            eprintln!("verbatim: {}", print::in_words(&error));
+            print::note(format_args!("verbatim: {}", verbatim_text::in_words(&*error)));
             ExitCode::from(exit::of_error(&error))
         }
     }

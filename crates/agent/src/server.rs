@@ -189,7 +189,7 @@ impl Server {
 /// Passes on an accepted connection. Waits after an error, because the next accept would fail with the same error.
 async fn patiently<S>(accepted: io::Result<S>) -> io::Result<S> {
     if let Err(error) = &accepted {
-        crate::log(&format!("a connection could not be accepted: {error}"));
+        crate::log(format_args!("a connection could not be accepted: {error}"));
         sleep(SHORT_OF_DESCRIPTORS).await;
     }
     accepted

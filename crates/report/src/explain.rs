@@ -2,17 +2,18 @@
 
 use verbatim_record::{Cause, Entry};
 use verbatim_record_proto::v1::Check;
+use verbatim_text::Text;
 
 use crate::fields::detail;
 use crate::input::{Reported, title};
-use crate::ladder::{self, Rung};
+use crate::ladder;
 
 /// Returns findings as text. The text of a finding has the catalogue's wording of the statement, the expected and the
 /// seen value, and each packet of the evidence with its fields and bytes. `test`, `statement` and `number` select
 /// findings; `number` counts a test's findings from 1. The text is empty if no finding matches.
 #[must_use]
-pub fn explain(reported: &Reported<'_>, test: Option<&str>, statement: Option<&str>, number: Option<usize>) -> String {
-    let mut out = String::new();
+pub fn explain(reported: &Reported<'_>, test: Option<&str>, statement: Option<&str>, number: Option<usize>) -> Text {
+    let mut out = Text::new();
     for verdict in reported.verdicts {
         if test.is_some_and(|test| test != verdict.test) {
             continue;
@@ -26,9 +27,10 @@ pub fn explain(reported: &Reported<'_>, test: Option<&str>, statement: Option<&s
             {
                 continue;
             }
-            out.push_str(&format!("{} {}#{place}\n", verdict.outcome(), verdict.test));
-            out.push_str(&one(check, record));
-            out.push_str(&format!("  again: {}\n\n", reported.again(&verdict.test)));
+            out.line(format_args!("{} {}#{place}", verdict.outcome(), verdict.test));
+            out.extend([one(check, record)]);
+            out.line(format_args!("  again: {}", reported.again(&verdict.test)));
+            out.line("");
         }
     }
     out
@@ -37,7 +39,7 @@ pub fn explain(reported: &Reported<'_>, test: Option<&str>, statement: Option<&s
 /// Explains the verdict of a test without findings: the reason, the passed checks and the procedure's progress. Returns
 /// `None` if the test has findings or is not part of the run.
 #[must_use]
-pub fn explain_verdict(reported: &Reported<'_>, test: &str) -> Option<String> {
+pub fn explain_verdict(reported: &Reported<'_>, test: &str) -> Option<Text> {
     let verdict = reported.verdicts.iter().find(|verdict| verdict.test == test)?;
     if !verdict.findings.is_empty() {
         return None;
@@ -46,9 +48,9 @@ pub fn explain_verdict(reported: &Reported<'_>, test: &str) -> Option<String> {
         Cause::Unspecified => String::new(),
         cause => format!(", cause {cause}"),
     };
-    let mut out = format!("{} {test}{cause}\n", verdict.outcome());
+    let mut out = Text::of(format_args!("{} {test}{cause}", verdict.outcome()));
     if !verdict.reason.is_empty() {
-        out.push_str(&format!("  reason:   {}\n", verdict.reason));
+        out.line(format_args!("  reason:   {}", verdict.reason));
     }
     let mut looked_at: Vec<(String, usize)> = Vec::new();
     for check in &verdict.passed {
@@ -64,51 +66,46 @@ pub fn explain_verdict(reported: &Reported<'_>, test: &str) -> Option<String> {
         } else {
             String::new()
         };
-        out.push_str(&format!("  passed:   {words}{times}\n"));
+        out.line(format_args!("  passed:   {words}{times}"));
     }
     for seen in &verdict.observations {
-        out.push_str(&format!("  observed: {}\n", seen.text));
+        out.line(format_args!("  observed: {}", seen.text));
     }
     match reported.record(test) {
-        Some(record) => out.push_str(&format!("  reached:  {}\n", record.reached.in_words())),
-        None => out.push_str("  reached:  nothing: the test did not begin\n"),
+        Some(record) => out.line(format_args!("  reached:  {}", record.reached.in_words())),
+        None => out.line("  reached:  nothing: the test did not begin"),
     }
-    out.push_str(&format!("  again: {}\n", reported.again(test)));
+    out.line(format_args!("  again: {}", reported.again(test)));
     Some(out)
 }
 
-fn one(check: &Check, record: &[Entry]) -> String {
-    let mut out = format!("  {} {}\n", check.statement, title(&check.statement));
+fn one(check: &Check, record: &[Entry]) -> Text {
+    let mut out = Text::of(format_args!("  {} {}", check.statement, title(&check.statement)));
     if let Some(statement) = verbatim_catalog::statement(&check.statement) {
-        out.push_str(&format!(
-            "  demands:  {}\n  source:   {}\n",
-            statement.about, statement.source
-        ));
+        out.line(format_args!("  demands:  {}", statement.about));
+        out.line(format_args!("  source:   {}", statement.source));
     }
-    out.push_str(&format!(
-        "  about:    {}\n  expected: {}\n  seen:     {}\n",
-        check.about, check.expected, check.seen
-    ));
+    out.line(format_args!("  about:    {}", check.about));
+    out.line(format_args!("  expected: {}", check.expected));
+    out.line(format_args!("  seen:     {}", check.seen));
     for given in &check.given {
-        out.push_str(&format!("  given:    {given}\n"));
+        out.line(format_args!("  given:    {given}"));
     }
     if let Some(cause) = check.follows_from {
-        out.push_str(&format!("  follows from finding #{}\n", cause + 1));
+        out.line(format_args!("  follows from finding #{}", u64::from(cause) + 1));
     }
     let rungs = ladder::of(record, &check.exchanges, &check.frames);
     if rungs.is_empty() {
         // Completions and measured times have no packets, so their evidence is printed as text.
-        out.extend(check.evidence.iter().map(|words| format!("\n  {words}\n")));
+        for words in &check.evidence {
+            out.line("");
+            out.line(format_args!("  {words}"));
+        }
     }
     for (entry, rung) in rungs {
-        out.push_str(&packet(entry, &rung));
+        out.line("");
+        out.line(format_args!("  {} {} {}", rung.at, rung.way.words(), rung.what));
+        out.block("    ", detail(entry).trim_end());
     }
-    out
-}
-
-fn packet(entry: &Entry, rung: &Rung) -> String {
-    let mut out = format!("\n  {} {} {}\n", rung.at, rung.way.words(), rung.what);
-    let detail = detail(entry);
-    out.extend(detail.trim_end().lines().map(|line| format!("    {line}\n")));
     out
 }

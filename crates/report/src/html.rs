@@ -1,8 +1,10 @@
 //! Renders a run as a self-contained page, without scripts or network access.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 
 use askama::Template;
+use askama::filters::Escaper;
 use verbatim_catalog::deviations::{Known, Showed};
 use verbatim_record::{Outcome, Verdict, duration_words};
 use verbatim_record_proto::v1::CheckResult;
@@ -34,6 +36,16 @@ pub fn html(of: &Reported<'_>) -> String {
     // Writing to a `String` cannot fail, so an error would be a defect of the template.
     page.render()
         .unwrap_or_else(|error| format!("<!doctype html><title>{error}</title>"))
+}
+
+/// The escaper of the page's template, named in askama.toml. Text has no markup, and shows its hidden characters.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Escaped;
+
+impl Escaper for Escaped {
+    fn write_escaped_str<W: fmt::Write>(&self, mut out: W, text: &str) -> fmt::Result {
+        out.write_str(&crate::interval::escaped(text))
+    }
 }
 
 #[derive(Template)]
@@ -245,7 +257,7 @@ fn test<'a>(of: &Reported<'a>, verdict: &'a Verdict) -> TestPage<'a> {
         followers: followers(verdict).map(ToString::to_string).collect(),
         reason: match outcome {
             Outcome::Pass => String::new(),
-            Outcome::Error => explanation(verdict),
+            Outcome::Error => explanation(verdict).to_string(),
             _ if verdict.findings.is_empty() => verdict.reason.clone(),
             _ => String::new(),
         },

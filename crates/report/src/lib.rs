@@ -21,7 +21,7 @@ pub use counted::{counted, plural};
 pub use digest::Digest;
 pub use explain::{explain, explain_verdict};
 pub use html::html;
-pub use input::Reported;
+pub use input::{Reported, again};
 pub use junit::junit;
 pub use markdown::markdown;
 pub use tap::tap;

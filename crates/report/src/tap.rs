@@ -1,6 +1,7 @@
 //! The Test Anything Protocol, limited to the features that versions 13 and 14 share.
 
 use verbatim_record::{Outcome, Verdict};
+use verbatim_text::shown;
 
 use crate::input::{Reported, explanation, in_words};
 
@@ -41,7 +42,7 @@ fn point(of: &Reported<'_>, number: usize, verdict: &Verdict, is_tolerated: bool
     // A YAML literal block accepts any indented text.
     let text: String = explanation(verdict)
         .lines()
-        .map(|line| format!("    {}\n", shown(line)))
+        .map(|line| format!("    {line}\n"))
         .collect();
     let todo = if is_tolerated { " # TODO known deviation" } else { "" };
     format!(
@@ -58,13 +59,7 @@ fn yaml(text: &str) -> String {
 
 /// Joins text into one line.
 fn line(text: &str) -> String {
-    shown(&text.split_whitespace().collect::<Vec<_>>().join(" "))
-}
-
-/// Replaces control characters and line separators, because readers or terminals would interpret them.
-fn shown(line: &str) -> String {
-    let ends_or_commands = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
-    line.replace(ends_or_commands, "\u{FFFD}")
+    shown(&text.split_whitespace().collect::<Vec<_>>().join(" ")).into_owned()
 }
 
 /// Escapes `\` and `#`. An unescaped `#` would begin a directive.

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use verbatim_catalog::Register;
 use verbatim_record::{Begin, Cause, Entry, Frame, Outcome, Role, Span, StopReason, Stopped, Time, Verdict};
-use verbatim_record_proto::v1::{Check, CheckResult, RunInfo};
+use verbatim_record_proto::v1::{Check, CheckResult, Observation, RunInfo};
 
 use crate::ladder::Shown;
-use crate::{Digest, Reported, explain_verdict, html, junit, markdown, tap};
+use crate::{Digest, Reported, explain, explain_verdict, html, junit, markdown, tap};
 
 fn verdict(test: &str, outcome: Outcome, reason: &str) -> Verdict {
     Verdict {
@@ -278,6 +278,91 @@ fn of_a_command(stopped: Option<&str>) -> Vec<Entry> {
     [label, frame].into_iter().chain(stopped).collect()
 }
 
+/// Text that forges a line, a row or markup in one of the forms, or commands a terminal or a shell.
+const HOSTILE: &str = "x\n| `forged` | PASS | | |\nok 99 - forged\npublic name: forged\n<script>id</script>`'\"; \
+    $(id) #\u{1b}[2K\u{9b}2K\u{202e}\r| ``` |\nsigned   by key 00, as demanded";
+
+#[test]
+fn words_of_a_bundle_forge_nothing_in_any_form() {
+    let (mut run, mut verdicts) = all(HOSTILE);
+    run.id = HOSTILE.into();
+    run.catalogue = HOSTILE.into();
+    run.rig_options = format!("--rig-file a; {HOSTILE}");
+    for verdict in &mut verdicts {
+        verdict.test = HOSTILE.into();
+        verdict.aliases = vec![HOSTILE.into()];
+        verdict.statements = vec![HOSTILE.into()];
+        verdict.observations = vec![Observation {
+            text: HOSTILE.into(),
+            ..Observation::default()
+        }];
+    }
+    let not_judged_anew = BTreeMap::from([(HOSTILE.to_owned(), HOSTILE.to_owned())]);
+    let of = Reported {
+        run: &run,
+        verdicts: &verdicts,
+        records: &[],
+        before: &[],
+        not_judged_anew: &not_judged_anew,
+        deviations: &Register::default(),
+        tolerates_known: false,
+        seal: HOSTILE,
+    };
+    let (markdown, html, tap, xml) = (markdown(&of), html(&of), tap(&of), junit(&of));
+    let explained = explain(&of, None, None, None).to_string();
+    for form in [&markdown, &html, &tap, &xml, &explained] {
+        assert!(!form.contains(['\u{1b}', '\u{9b}', '\u{202e}', '\r']), "{form:?}");
+    }
+    // HTML has no lines.
+    for form in [&markdown, &tap, &xml, &explained] {
+        assert!(!form.lines().any(|line| line.starts_with("signed")), "{form}");
+    }
+    assert!(!html.contains("<script") && !xml.contains("<script"), "{html}{xml}");
+    let row = |line: &&str| line.starts_with('|');
+    assert_eq!(markdown.lines().filter(row).count(), 2 + verdicts.len(), "{markdown}");
+    // The only markup of others is in code.
+    let literal = markdown.replace("\\<script", "");
+    let in_code = |line: &&str| line.contains("<script") && !line.contains('`');
+    assert_eq!(literal.lines().filter(in_code).count(), 0, "{markdown}");
+    assert!(!tap.lines().any(|line| line.starts_with("ok 99")), "{tap}");
+    assert!(
+        !xml.lines().any(|line| line.starts_with("public name: forged")),
+        "{xml}"
+    );
+    let report = quick_junit::Report::deserialize_from_str(&xml).unwrap();
+    assert_eq!(report.tests, verdicts.len());
+}
+
+#[test]
+fn stored_options_cannot_add_a_command_or_an_option() {
+    let of = |rig: &str, options: &str, test: &str| {
+        let run = RunInfo {
+            rig: rig.into(),
+            rig_options: options.into(),
+            ..RunInfo::default()
+        };
+        crate::again(&run, Some(rig), test, &["a=1".into()])
+    };
+    let whole = "verbatim run --rig-file '/a b' --rig mine c14-1 --seed 0 --set a=1";
+    assert_eq!(of("mine", "--rig-file '/a b'", "c14-1"), whole);
+    assert_eq!(
+        of("m; id", "", "$(id)"),
+        "verbatim run --rig 'm; id' '$(id)' --seed 0 --set a=1"
+    );
+    for (rig, options, test) in [
+        ("mine", "; id", "c14-1"),
+        ("mine", "--record /etc/x", "c14-1"),
+        ("mine", "--rig-file 'a", "c14-1"),
+        ("--server=x", "", "c14-1"),
+        ("mine", "", "--server=https://x"),
+    ] {
+        assert!(
+            of(rig, options, test).starts_with("no command"),
+            "{rig} {options} {test}"
+        );
+    }
+}
+
 #[test]
 fn verdict_without_findings_is_explained() {
     let (why, verdicts) = (
@@ -309,7 +394,7 @@ fn verdict_without_findings_is_explained() {
         seal: "",
     };
     assert_eq!(
-        explain_verdict(&reported, "c09-1").unwrap(),
+        &*explain_verdict(&reported, "c09-1").unwrap(),
         "NOT_APPLICABLE c09-1, cause DUT\n  reason:   the DUT's device x has no READ\n  reached:  it ended after 1 packet, \
          the last for \"post the SEND\": the DUT's device x has no READ\n  again: verbatim run --rig-file '/tmp/my rigs.toml' \
          --rig mine c09-1 --seed 0\n"

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use verbatim_record::{BundleError, Cause};
 use verbatim_tester::JournalError;
+use verbatim_text::quoted;
 
 use crate::signature::SignatureError;
 use crate::state::NoStateDirectory;
@@ -57,8 +58,9 @@ pub enum RunError {
     #[error(
         "rig {rig}: a run with the state directory {state} left its device changed; its journal is {journal}. A daemon \
          with that directory restores the device by itself. Otherwise run, as a user who may read the journal, with \
-         the rig file of rig {there}: `STATE_DIRECTORY={state} verbatim --server none rigs restore {there}`. Nothing \
-         was sent"
+         the rig file of rig {there}: `STATE_DIRECTORY={} verbatim --server none rigs restore {}`. Nothing was sent",
+        quoted(&state.to_string_lossy()),
+        quoted(there)
     )]
     LeftElsewhere {
         /// The rig.
@@ -110,7 +112,7 @@ pub enum RunError {
         last: u64,
     },
     /// The file with the greatest token cannot be read or written.
-    #[error("{path}: {source}; free space or correct the permissions of the state directory")]
+    #[error("{path}: {source}{}", remedy(source))]
     Fence {
         /// Path of the file.
         path: PathBuf,
@@ -165,6 +167,14 @@ pub enum RunError {
     },
 }
 
+/// Returns the remedy for an error of a disk. An error of the file's content has its own.
+fn remedy(source: &std::io::Error) -> &'static str {
+    match source.kind() {
+        std::io::ErrorKind::InvalidData => "",
+        _ => "; free space or correct the permissions of the state directory",
+    }
+}
+
 impl RunError {
     /// Returns the cause of the error: rig, operator or tester.
     #[must_use]
@@ -203,5 +213,22 @@ impl RunError {
             Self::Journal(error) => !matches!(error, JournalError::Busy { .. }),
             _ => false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn path_of_another_user_is_a_word_of_the_command() {
+        let error = RunError::LeftElsewhere {
+            rig: "mine".into(),
+            there: "a;b".into(),
+            state: "/tmp/x; id".into(),
+            journal: "/tmp/x; id/journals".into(),
+        };
+        let command = "`STATE_DIRECTORY='/tmp/x; id' verbatim --server none rigs restore 'a;b'`";
+        assert!(error.to_string().contains(command), "{error}");
     }
 }

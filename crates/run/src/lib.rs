@@ -31,7 +31,7 @@ mod signature;
 mod sink;
 pub mod state;
 
-pub use command::{command, quoted};
+pub use command::command;
 pub use device::{journal_owner, look};
 pub use error::RunError;
 pub use execute::{REPORT_SCHEMA, Report, Request, Resume, execute, execute_in, resume, worst};

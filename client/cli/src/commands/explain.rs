@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use verbatim_catalog::Register;
 use verbatim_report::{Digest, Reported};
+use verbatim_text::Text;
 
 use crate::commands::report::Source;
 use crate::exit::Usage;
@@ -71,14 +72,14 @@ pub(crate) fn run(arguments: &Arguments, place: impl FnOnce() -> anyhow::Result<
         ))
         .into()),
         _ => {
-            print::text("no finding: nothing failed, and nothing was left undecided\n")?;
+            print::text(&Text::of("no finding: nothing failed, and nothing was left undecided"))?;
             Ok(ExitCode::SUCCESS)
         }
     }
 }
 
-/// Lists the first findings, and the number of the rest.
-fn shortened(all: &[String]) -> String {
+/// Lists the first names, and the number of the rest.
+pub(super) fn shortened(all: &[String]) -> String {
     const FEW: usize = 8;
     let few = all.get(..FEW).unwrap_or(all).join(", ");
     match all.len().saturating_sub(FEW) {

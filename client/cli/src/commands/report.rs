@@ -107,10 +107,10 @@ pub(crate) fn run(arguments: &Arguments, place: impl Fn() -> anyhow::Result<Plac
     for (file, form) in wanted {
         let text = form(&reported);
         if is_stdout(file) {
-            print::text(&text)?;
+            print::document_of_another_form(&text)?;
         } else {
             write(file, &text)?;
-            eprintln!("wrote {}", file.display());
+            print::note(format_args!("wrote {}", file.display()));
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -1,12 +1,12 @@
 //! Progress of a run: a progress bar on a terminal, and a line per test when it ends.
 
-use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use verbatim_client::v1::{RunState, Verdict};
 use verbatim_record::Restored;
 use verbatim_run::Event;
+use verbatim_text::{Text, shown};
 
 use crate::print;
 
@@ -38,7 +38,7 @@ impl Progress {
     /// Starts the progress of a run.
     pub(crate) fn new(lines: Lines) -> Self {
         let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
-        if !std::io::stderr().is_terminal() {
+        if !print::has_terminal_for_messages() {
             bar.set_draw_target(ProgressDrawTarget::hidden());
         }
         if let Ok(style) = ProgressStyle::with_template("{bar:24} {pos}/{len} {wide_msg} {elapsed}") {
@@ -72,13 +72,13 @@ impl Progress {
 
     /// Prints a message without disturbing the bar.
     pub(crate) fn say(&self, message: &str) {
-        self.bar.suspend(|| eprintln!("verbatim: {message}"));
+        self.bar.suspend(|| print::note(format_args!("verbatim: {message}")));
     }
 
     /// Returns a function that prints messages without disturbing the bar.
     pub(crate) fn teller(&self) -> impl Fn(&str) + Send + 'static {
         let bar = self.bar.clone();
-        move |message| bar.suspend(|| eprintln!("verbatim: {message}"))
+        move |message| bar.suspend(|| print::note(format_args!("verbatim: {message}")))
     }
 
     fn begun(&mut self, test: &str, place: u64, all: u64) {
@@ -86,11 +86,16 @@ impl Progress {
         self.begun = Instant::now();
         self.bar.set_length(all);
         self.bar.set_position(place);
-        self.bar.set_message(self.test.clone());
+        self.message(&self.test);
     }
 
     fn step(&self, label: &str) {
-        self.bar.set_message(format!("{}: {label}", self.test));
+        self.message(&format!("{}: {label}", self.test));
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the text is shown")]
+    fn message(&self, text: &str) {
+        self.bar.set_message(shown(text).into_owned());
     }
 
     fn ended(&mut self, verdict: &Verdict) {
@@ -99,32 +104,32 @@ impl Progress {
         let line = match self.lines {
             Lines::None => return,
             Lines::NotPassed if !print::is_explained(verdict) => return,
-            Lines::NotPassed | Lines::All => format!("{}\n", print::line(verdict)),
-            Lines::Long => format!(
-                "{}  {}\n{}",
-                print::line(verdict),
-                seconds(took),
-                print::checked(verdict)
-            ),
+            Lines::NotPassed | Lines::All => print::line(verdict, ""),
+            Lines::Long => {
+                let mut text = print::line(verdict, &format!("  {}", seconds(took)));
+                text.extend([print::checked(verdict)]);
+                text
+            }
         };
         // Ignore a closed pipe here. The end of the run reports it, after the device was restored.
         self.bar.suspend(|| print::text(&line).unwrap_or_default());
     }
 
     /// Returns the duration of the run, and the longest tests; empty if neither is requested.
-    pub(crate) fn took(&self, longest: Option<usize>, verbose: bool) -> String {
-        let mut out = String::new();
+    pub(crate) fn took(&self, longest: Option<usize>, verbose: bool) -> Text {
+        let mut out = Text::new();
         if let Some(longest) = longest {
             let mut took = self.took.clone();
             took.sort_by_key(|(took, _)| std::cmp::Reverse(*took));
             took.truncate(longest);
-            out.push_str("\nLongest:\n");
+            out.line("");
+            out.line("Longest:");
             for (took, test) in took {
-                out.push_str(&format!("  {:>9}  {test}\n", seconds(took)));
+                out.line(format_args!("  {:>9}  {test}", seconds(took)));
             }
         }
         if longest.is_some() || verbose {
-            out.push_str(&format!("took {}\n", seconds(self.since.elapsed())));
+            out.line(format_args!("took {}", seconds(self.since.elapsed())));
         }
         out
     }

@@ -66,6 +66,58 @@ fn rejects_wrong_size_without_reading() {
 }
 
 #[test]
+fn refuses_sizes_before_it_reads() {
+    let directory = tempfile::tempdir().unwrap();
+    let listed = |name: String, bytes| ManifestFile {
+        name,
+        bytes,
+        sha256: hash(b""),
+    };
+    let opened = |files: Vec<ManifestFile>| {
+        std::fs::write(directory.path().join(MANIFEST), Manifest::sealed(files).to_json()).unwrap();
+        Bundle::open_unread(directory.path()).unwrap_err().to_string()
+    };
+    // Sparse files of the listed sizes. Even their hashes would match.
+    for (name, bytes) in [
+        ("001-a.rec", file::LARGEST_RECORD + 1),
+        ("verdicts.json", LARGEST_DOCUMENT + 1),
+        ("other", LARGEST_BUNDLE + 1),
+    ] {
+        File::create(directory.path().join(name))
+            .unwrap()
+            .set_len(bytes)
+            .unwrap();
+        let error = opened(vec![listed(name.into(), bytes)]);
+        assert!(
+            error.contains(&format!("with {bytes} bytes; expected at most")),
+            "{error}"
+        );
+    }
+    let records = (0..17).map(|number| listed(format!("{number}.rec"), file::LARGEST_RECORD));
+    assert!(opened(records.collect()).contains("its files have"));
+    let many = (0..=MOST_FILES).map(|number| listed(number.to_string(), 0));
+    assert!(opened(many.collect()).contains("it lists 10001 files; expected at most 10000"));
+}
+
+#[test]
+fn directory_of_many_files_is_no_bundle() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("manifest.txt"), "").unwrap();
+    assert_eq!(naming(directory.path(), "manifest.txt"), "");
+    let bundle = Bundle::open(directory.path()).unwrap();
+    assert_eq!(bundle.added().unwrap(), [""; 0]);
+    for number in 0..MOST_FILES + 4 {
+        std::fs::hard_link(
+            directory.path().join("manifest.txt"),
+            directory.path().join(format!("{number}")),
+        )
+        .unwrap();
+    }
+    let error = bundle.added().unwrap_err().to_string();
+    assert!(error.contains("it has more than 10004 files"), "{error}");
+}
+
+#[test]
 fn pipe_does_not_block() {
     let directory = tempfile::tempdir().unwrap();
     let pipe = directory.path().join("pipe");

@@ -51,6 +51,7 @@ pub(super) async fn of(directory: PathBuf) -> Result<String, String> {
 ///
 /// # Errors
 /// When the record cannot be read or judged, or stdout cannot be written.
+#[expect(clippy::disallowed_methods, reason = "the page shows hidden characters")]
 pub fn print(directory: &Path) -> anyhow::Result<()> {
     setrlimit(Resource::RLIMIT_AS, MEMORY, MEMORY)?;
     let kept = verbatim_run::read_bundle(directory, Digest::of)?;

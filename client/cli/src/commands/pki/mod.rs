@@ -13,6 +13,7 @@ use std::str::FromStr;
 use anyhow::Context;
 use clap::Subcommand;
 use time::OffsetDateTime;
+use verbatim_text::Text;
 
 use crate::exit::Usage;
 use crate::print;
@@ -223,7 +224,7 @@ fn issue(issue: &Issue) -> anyhow::Result<ExitCode> {
             issue.name
         ));
     }
-    print::text(&text)?;
+    print::text(&Text::own(&text))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -257,13 +258,13 @@ fn revoke(revoke: &Revoke) -> anyhow::Result<ExitCode> {
         .revoke(&serials, OffsetDateTime::now_utc())
         .context("cannot make the list of revoked certificates")?;
     replace(&list, &text)?;
-    print::text(&format!(
+    print::text(&Text::of(format_args!(
         "{} is revoked; {} lists {}. Copy this list to the path `crl` of the daemon's configuration, or --tls-crl of \
-         the agent. The daemon reads it at once, the agent at SIGHUP\n",
+         the agent. The daemon reads it at once, the agent at SIGHUP",
         path.display(),
         list.display(),
         print::counted(serials.len() as u64, "certificate", "certificates")
-    ))?;
+    )))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -428,7 +429,7 @@ fn report(init: &Init, directory: &Path, names: &[Host], planned: &[Planned], un
         path("client.pem"),
         path("client-key.pem")
     ));
-    print::text(&text)?;
+    print::text(&Text::own(&text))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -107,14 +107,17 @@ fn rig_options(arguments: &Arguments, rig_file: Option<&Path>, is_told: bool) ->
         words.extend(["--server", "none"].map(String::from));
     }
     if let Some(file) = rig_file.filter(|_| arguments.rig_file.is_some()) {
-        words.extend(["--rig-file".into(), run::quoted(&file.display().to_string())]);
+        words.extend(["--rig-file".into(), verbatim_text::quoted(&file.display().to_string())]);
     }
     words.extend(arguments.ad_hoc.words());
     for file in &arguments.known.deviations {
-        words.extend(["--deviations".into(), run::quoted(&file.display().to_string())]);
+        words.extend([
+            "--deviations".into(),
+            verbatim_text::quoted(&file.display().to_string()),
+        ]);
     }
     for key in &arguments.rig_key {
-        words.extend(["--rig-key".into(), run::quoted(key)]);
+        words.extend(["--rig-key".into(), verbatim_text::quoted(key)]);
     }
     words.join(" ")
 }
@@ -138,9 +141,9 @@ pub(super) fn cancel() -> anyhow::Result<Arc<AtomicBool>> {
             for _ in signals.forever() {
                 asked.store(true, Ordering::Relaxed);
                 if first.get_or_insert_with(Instant::now).elapsed() > SAME {
-                    eprintln!(
+                    print::note(
                         "verbatim: left at once, before the device was restored; the next run on this rig restores it \
-                         from the restore journal"
+                         from the restore journal",
                     );
                     process::exit(INTERRUPTED);
                 }

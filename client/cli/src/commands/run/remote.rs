@@ -13,6 +13,7 @@ use verbatim_client::v1::RunState;
 use verbatim_client::{Address, Client, Error, LeaseName, RunName, fresh_id, patiently, v1};
 use verbatim_record::BundleWriter;
 use verbatim_run::RunError;
+use verbatim_text::Text;
 
 use super::labelled::{self, Held};
 use super::{Arguments, Document, Done, choice, last};
@@ -161,7 +162,7 @@ async fn carried_out(
         progress.finish();
         let document = json.then(|| print::document::run(&run));
         if document.is_none() {
-            print::text(&format!("{name}\n"))?;
+            print::text(&Text::of(&name))?;
         }
         return Ok(Done {
             code: 0,
@@ -295,7 +296,9 @@ fn leave(name: &RunName, confirmed: bool) {
     } else {
         "may continue: the daemon has not yet confirmed the cancellation (`verbatim runs cancel` repeats the request)"
     };
-    eprintln!("verbatim: left; {name} {how}. `verbatim runs watch {name}` shows its end");
+    print::note(format_args!(
+        "verbatim: left; {name} {how}. `verbatim runs watch {name}` shows its end"
+    ));
 }
 
 /// Prints the result of a run, in the format of a run inside this process. Returns the exit code.

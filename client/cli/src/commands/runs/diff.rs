@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 use verbatim_client::{Client, v1};
+use verbatim_text::Text;
 
 use crate::print;
 use crate::server::run_named;
@@ -47,18 +48,20 @@ pub(super) async fn run(client: &Client, arguments: &Arguments) -> anyhow::Resul
     Ok(ExitCode::from(u8::from(!differences.is_empty())))
 }
 
-fn text(first: &v1::Run, second: &v1::Run, differences: &[Difference]) -> String {
+fn text(first: &v1::Run, second: &v1::Run, differences: &[Difference]) -> Text {
     let rig = |run: &v1::Run| {
         run.spec
             .as_ref()
             .map(|spec| format!("{}, seed {}", spec.rig, spec.seed))
     };
-    let head = |sign: char, run: &v1::Run| format!("{sign} {} ({})\n", run.name, rig(run).unwrap_or_default());
-    let mut out = head('-', first) + &head('+', second);
+    let mut out = Text::new();
+    for (sign, run) in [('-', first), ('+', second)] {
+        out.line(format_args!("{sign} {} ({})", run.name, rig(run).unwrap_or_default()));
+    }
     let mut test = "";
     for of in differences {
         if of.test != test {
-            out.push_str(&format!("{}\n", of.test));
+            out.line(&of.test);
             test = &of.test;
         }
         let about = if of.about.is_empty() {
@@ -66,10 +69,11 @@ fn text(first: &v1::Run, second: &v1::Run, differences: &[Difference]) -> String
         } else {
             format!("{}: ", of.about)
         };
-        out.push_str(&format!("  - {about}{}\n  + {about}{}\n", of.first, of.second));
+        out.line(format_args!("  - {about}{}", of.first));
+        out.line(format_args!("  + {about}{}", of.second));
     }
     if differences.is_empty() {
-        out.push_str("no verdict and no measured value differs\n");
+        out.line("no verdict and no measured value differs");
     }
     out
 }

@@ -12,6 +12,7 @@ use clap::Subcommand;
 use verbatim_client::v1::RunState;
 use verbatim_client::{Client, RunName};
 use verbatim_run::RunError;
+use verbatim_text::Command as ShellCommand;
 
 use crate::commands::run::{Followed, follow, show_end};
 use crate::print::progress::{Lines, Progress};
@@ -134,18 +135,24 @@ pub(crate) fn run(arguments: Arguments, place: &Place) -> anyhow::Result<ExitCod
                     return Err(RunError::FileExists(pcapng).into());
                 }
                 artifacts::to_file(&client, &run, "run.pcapng", &pcapng).await?;
-                eprintln!("wrote {}", pcapng.display());
+                print::note(format_args!("wrote {}", pcapng.display()));
                 Ok(ExitCode::SUCCESS)
             }
         }
     })
 }
 
+/// The most runs that are listed.
+const MOST_RUNS: usize = 1_000_000;
+
 async fn list(client: &Client, arguments: &List) -> anyhow::Result<ExitCode> {
     let mut runs = Vec::new();
     let mut token = arguments.page_token.clone();
     loop {
         let page = client.list_runs(&arguments.filter, arguments.page_size, &token).await?;
+        if page.runs.is_empty() && !page.next_page_token.is_empty() || runs.len() > MOST_RUNS {
+            anyhow::bail!("the daemon lists runs without end; --filter or --page-size lists fewer");
+        }
         runs.extend(page.runs);
         token = page.next_page_token;
         if !arguments.all || token.is_empty() {
@@ -159,10 +166,11 @@ async fn list(client: &Client, arguments: &List) -> anyhow::Result<ExitCode> {
     }
     print::text(&print::tables::runs(&runs))?;
     if runs.is_empty() {
-        eprintln!("no runs");
+        print::note("no runs");
     }
     if !token.is_empty() {
-        eprintln!("there are more runs: --all, or --page-token {token}");
+        let next = ShellCommand::new("--page-token").word(&token);
+        print::note(format_args!("there are more runs: --all, or {next}"));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -174,18 +182,13 @@ async fn show(client: &Client, arguments: &Show) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let ended = print::document::ended(&run);
-    let lines: String = ended
-        .report
-        .verdicts
-        .iter()
-        .map(|verdict| print::line(verdict) + "\n")
-        .collect();
-    let end = if run.state() == RunState::Ended {
-        print::end(&ended, "", &print::Telling::default())
-    } else {
-        String::new()
-    };
-    print::text(&format!("{}\n{lines}{end}", print::tables::run_head(&run)))?;
+    let mut text = print::tables::run_head(&run);
+    text.line("");
+    text.extend(ended.report.verdicts.iter().map(|verdict| print::line(verdict, "")));
+    if run.state() == RunState::Ended {
+        text.extend([print::end(&ended, "", &print::Telling::default())]);
+    }
+    print::text(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -215,12 +218,12 @@ async fn watch(client: &Client, arguments: &WatchArguments) -> anyhow::Result<Ex
 async fn cancel(client: &Client, run: &RunName) -> anyhow::Result<ExitCode> {
     let run = client.cancel_run(run).await?;
     if run.state() == RunState::Ended {
-        eprintln!("{}: ended", run.name);
+        print::note(format_args!("{}: ended", run.name));
     } else {
-        eprintln!(
+        print::note(format_args!(
             "{0}: being cancelled; its device is restored first. `verbatim runs watch {0}` shows its end",
             run.name
-        );
+        ));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -228,7 +231,8 @@ async fn cancel(client: &Client, run: &RunName) -> anyhow::Result<ExitCode> {
 async fn pin(client: &Client, runs: &[String], pinned: bool) -> anyhow::Result<ExitCode> {
     for run in runs {
         let run = client.pin_run(&run_named(client, run).await?, pinned).await?;
-        eprintln!("{}: {}", run.name, if pinned { "pinned" } else { "no longer pinned" });
+        let how = if pinned { "pinned" } else { "no longer pinned" };
+        print::note(format_args!("{}: {how}", run.name));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -238,7 +242,7 @@ async fn delete(client: &Client, runs: &[String]) -> anyhow::Result<ExitCode> {
         // "latest" is not accepted: a newer run may have appeared since the user looked.
         let run: RunName = run.parse()?;
         client.delete_run(&run).await?;
-        eprintln!("{run}: deleted");
+        print::note(format_args!("{run}: deleted"));
     }
     Ok(ExitCode::SUCCESS)
 }
