@@ -92,13 +92,12 @@ pub(super) fn out_of_range(message: &str) -> Status {
 }
 
 /// Returns `ALREADY_EXISTS`: the request id belongs to another request.
-pub(super) fn request_id_reused(request_id: &str, run: &RunId, differs: &str) -> Status {
+pub(super) fn request_id_reused(request_id: &str, (kind, name): (&str, &str), differs: &str) -> Status {
     let message = format!(
-        "request_id {request_id:?} already created runs/{run}, which differs in {differs}; send a new request_id for a \
-         new run"
+        "request_id {request_id:?} already created {name}, which differs in {differs}; send a new request_id for a \
+         new {kind}"
     );
-    let run = format!("runs/{run}");
-    let metadata = [("run", run.as_str()), ("request_id", request_id), ("differs", differs)];
+    let metadata = [(kind, name), ("request_id", request_id), ("differs", differs)];
     with_info(Code::AlreadyExists, &message, "REQUEST_ID_REUSED", &metadata)
 }
 

@@ -13,7 +13,7 @@ use verbatim_proto::v1::{
 
 use super::streams::Answer;
 use super::{Shared, blocking, errors, names, view};
-use crate::access::{self, Caller, Identity, May, View};
+use crate::access::{self, Access, Caller, Identity, May, View};
 use crate::sched::{Reloaded, Scheduler};
 use crate::store::Filter;
 use verbatim_rig::RigConfig;
@@ -177,7 +177,9 @@ impl RigService for Rigs {
     async fn watch_rigs(&self, request: Request<WatchRigsRequest>) -> Result<Response<Self::WatchRigsStream>, Status> {
         let caller = self.shared.caller(&request)?;
         let mut changes = self.shared.scheduler.changes();
-        let (sender, answer) = self.shared.streams.open(&caller.who, 1)?;
+        let reader = caller.clone();
+        let may_watch = move |access: &Access| access.any(&reader);
+        let (sender, answer) = self.shared.open(&caller.who, 1, may_watch)?;
         let of = self.clone();
         let shares = self.shared.scheduler.store().lab().is_some();
         tokio::spawn(async move {

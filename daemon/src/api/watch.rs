@@ -8,9 +8,9 @@ use std::sync::Arc;
 use tonic::Status;
 use verbatim_proto::v1::{RunEvent, RunState, WatchRunResponse};
 
-use super::streams::{Answer, Gone, Out, Streams};
-use super::{blocking, errors};
-use crate::access::Identity;
+use super::streams::{Answer, Gone, Out};
+use super::{Shared, blocking, errors};
+use crate::access::{Access, May, View};
 use crate::sched::{Ending, Live, Scheduler, Since, Watching, changed, is_last, timestamp, to_watch};
 use crate::store::StoredRun;
 
@@ -23,13 +23,15 @@ const BATCH: usize = 128;
 /// in the store.
 pub(super) async fn begin(
     scheduler: Arc<Scheduler>,
-    (streams, who): (&Streams, &Identity),
+    (shared, may): (&Shared, May<View>),
     run: StoredRun,
     live: Option<Arc<Live>>,
     cursor: u64,
 ) -> Result<Answer<WatchRunResponse>, Status> {
-    let (sender, answer) = streams.open(who, AHEAD)?;
-    let watching = (*who == run.owner).then(|| scheduler.watching(format!("runs/{}", run.id)));
+    let reader = may.clone();
+    let may_watch = move |access: &Access| access.view(reader.caller(), reader.rig()).map(drop);
+    let (sender, answer) = shared.open(may.who(), AHEAD, may_watch)?;
+    let watching = (*may.who() == run.owner).then(|| scheduler.watching(format!("runs/{}", run.id)));
     let mut watcher = Watcher {
         _watching: watching,
         scheduler,

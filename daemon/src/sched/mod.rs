@@ -43,7 +43,7 @@ pub use reload::{NotReloaded, Reloaded, of_lab};
 use crate::access::{End, Identity, May, Operate};
 use crate::metrics::{Metrics, RigStands};
 use crate::store::retention::Retention;
-use crate::store::{Filter, LeaseId, Patience, RemoteRequest, Store, StoreError, StoredLease, StoredRun};
+use crate::store::{AskedRun, Filter, LeaseId, Patience, RemoteRequest, Store, StoreError, StoredLease, StoredRun};
 use drive::RestoreDone;
 use plan::{Action, Cancelled, Found, Left, Plan};
 use verbatim_proto::v1::{LeaseState, Priority, RunSpec, RunState};
@@ -75,8 +75,8 @@ pub struct NewRun {
     pub tests: Vec<&'static Test>,
     /// The lease under which the run runs; `None` to create a lease for the run.
     pub lease: Option<LeaseId>,
-    /// The priority class of the lease that is created for the run.
-    pub priority: Priority,
+    /// The rest of the client's request. Its priority class is that of the lease that is created for the run.
+    pub asked: AskedRun,
     /// The host that has the rig, if it is another host.
     pub elsewhere: Option<String>,
     /// How long the run may wait for its rig.
@@ -509,7 +509,7 @@ impl Scheduler {
             Some(lease) => self
                 .decide(|state, _| state.plan.submit(&lease, run.id.clone()))
                 .map_err(CreateError::from),
-            None => self.ask(self.lease_of_run(&run, new.priority)),
+            None => self.ask(self.lease_of_run(&run, new.asked.priority)),
         };
         match submitted {
             Ok(()) => {}
@@ -561,6 +561,7 @@ impl Scheduler {
             info: None,
             host: String::new(),
             patience: new.patience,
+            asked: new.asked.clone(),
         };
         if let Some(host) = &new.elsewhere {
             run.host.clone_from(host);
@@ -573,7 +574,7 @@ impl Scheduler {
                     let lease = StoredLease {
                         host: host.clone(),
                         posted: true,
-                        ..self.lease_of_run(&run, new.priority)
+                        ..self.lease_of_run(&run, new.asked.priority)
                     };
                     lab.post(Some(&run), &lease)
                 }

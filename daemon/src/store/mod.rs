@@ -20,8 +20,8 @@ use verbatim_run::RunId;
 use crate::access::{Identity, names};
 
 pub use lab::{Elsewhere, Lab, RemoteRequest};
-pub use lease::{BootTimes, LeaseId, LeaseStore, StoredLease};
-pub use run::{Patience, RunEntry, StoredRun};
+pub use lease::{AskedLease, BootTimes, LeaseId, LeaseStore, StoredLease};
+pub use run::{AskedRun, Patience, RunEntry, StoredRun};
 pub use sql::{Address, Clock, SqlStore};
 
 /// Returns the directory in which captures are prepared for download. The directory is next to the directory of the

@@ -8,7 +8,8 @@ use std::sync::OnceLock;
 use proptest::prelude::*;
 use verbatim_daemon::access::Identity;
 use verbatim_daemon::store::{
-    Detail, Filter, HistoryStore, LeaseId, LeaseStore, Patience, RunEntry, SqlStore, StoreError, StoredLease, StoredRun,
+    AskedLease, AskedRun, Detail, Filter, HistoryStore, LeaseId, LeaseStore, Patience, RunEntry, SqlStore, StoreError,
+    StoredLease, StoredRun,
 };
 use verbatim_proto::v1::run_event::Event;
 use verbatim_proto::v1::{LeaseState, LogLine, Outcome, Priority, RunEvent, RunSpec, RunState, TestEnded, Verdict};
@@ -81,6 +82,7 @@ fn run(number: u64, state: RunState) -> StoredRun {
         info: None,
         host: String::new(),
         patience: Patience::default(),
+        asked: AskedRun::default(),
     }
 }
 
@@ -113,6 +115,7 @@ fn lease(number: u64) -> StoredLease {
         posted: false,
         attended: false,
         boot: None,
+        asked: AskedLease::default(),
     }
 }
 
