@@ -83,9 +83,12 @@ impl RunService for Runs {
     }
 
     async fn get_run(&self, request: Request<GetRunRequest>) -> Result<Response<GetRunResponse>, Status> {
-        let (run, _) = self.find(&request, &request.get_ref().name).await?;
-        let scheduler = Arc::clone(&self.shared.scheduler);
-        let run = blocking(move || get(&scheduler, &run.id))
+        let (run, may) = self.find(&request, &request.get_ref().name).await?;
+        let (scheduler, eyes) = (
+            Arc::clone(&self.shared.scheduler),
+            view::Eyes::of(&self.shared, may.caller()),
+        );
+        let run = blocking(move || get(&scheduler, &run.id, &eyes))
             .await?
             .map_err(|error| errors::store(&error))?;
         Ok(Response::new(GetRunResponse { run: Some(run) }))
@@ -94,10 +97,11 @@ impl RunService for Runs {
     async fn list_runs(&self, request: Request<ListRunsRequest>) -> Result<Response<ListRunsResponse>, Status> {
         let caller = self.shared.caller(&request)?;
         let sees = self.shared.access.table().sees(&caller);
+        let eyes = view::Eyes::of(&self.shared, &caller);
         let request = request.into_inner();
         let scheduler = Arc::clone(&self.shared.scheduler);
         Ok(Response::new(
-            blocking(move || list(&scheduler, &request, sees)).await??,
+            blocking(move || list(&scheduler, &request, sees, &eyes)).await??,
         ))
     }
 
@@ -108,9 +112,10 @@ impl RunService for Runs {
             false => ("UnpinRun", "unpin this run"),
         };
         let name = request.get_ref().name.clone();
+        let eyes = view::Eyes::of(&self.shared, &self.shared.caller(&request)?);
         let pin = move |scheduler: &Scheduler, id: &RunId| {
             scheduler.store().pin(id, pinned)?;
-            get(scheduler, id)
+            get(scheduler, id, &eyes)
         };
         let run = self.as_owner(&request, &name, (call, what), pin).await?;
         Ok(Response::new(PinRunResponse { run: Some(run) }))
@@ -155,7 +160,8 @@ impl RunService for Runs {
             let cancelled = shared.scheduler.cancel(&run, &may);
             cancelled.map_err(|error| errors::store(&error))?;
             shared.note(may.caller(), "CancelRun", may.rig(), &name, "");
-            get(&shared.scheduler, &run.id).map_err(|error| errors::store(&error))
+            let eyes = view::Eyes::of(&shared, may.caller());
+            get(&shared.scheduler, &run.id, &eyes).map_err(|error| errors::store(&error))
         };
         let run = blocking(cancel).await??;
         Ok(Response::new(CancelRunResponse { run: Some(run) }))
@@ -222,7 +228,7 @@ fn create(shared: &Shared, caller: &Caller, mut request: CreateRunRequest) -> Re
             let name = format!("runs/{}", run.id);
             Err(errors::request_id_reused(&request.request_id, ("run", &name), differs))
         }
-        None => get(scheduler, &run.id).map_err(|error| errors::store(&error)),
+        None => get(scheduler, &run.id, &view::Eyes::of(shared, caller)).map_err(|error| errors::store(&error)),
     }
 }
 
@@ -321,20 +327,21 @@ fn before(scheduler: &Scheduler, who: &Identity, request_id: &str) -> Result<Opt
 }
 
 /// Returns a run with its verdicts in full.
-fn get(scheduler: &Scheduler, id: &RunId) -> Result<Run, StoreError> {
+fn get(scheduler: &Scheduler, id: &RunId, eyes: &view::Eyes) -> Result<Run, StoreError> {
     let store = scheduler.store();
     let kept = store.get(id)?;
     let place = scheduler.place(&kept.run);
     let rigs = scheduler.rigs();
     let deviations = rigs.find(&kept.run.spec.rig).map(|rig| rig.deviations.clone());
     let verdicts = store.verdicts(id, Detail::Whole)?;
-    Ok(view::run(kept, place, verdicts, &deviations.unwrap_or_default()))
+    Ok(view::run(kept, place, verdicts, &deviations.unwrap_or_default(), eyes))
 }
 
 fn list(
     scheduler: &Scheduler,
     request: &ListRunsRequest,
     sees: Option<Vec<String>>,
+    eyes: &view::Eyes,
 ) -> Result<ListRunsResponse, Status> {
     let mut wrong = Vec::new();
     let mut take = |field: &str, what: String| wrong.push(Violation::new(field, what));
@@ -360,7 +367,7 @@ fn list(
         Run {
             info: None,
             known_deviations: Vec::new(),
-            ..view::run(kept, place, verdicts, &Register::default())
+            ..view::run(kept, place, verdicts, &Register::default(), eyes)
         }
     };
     Ok(ListRunsResponse {

@@ -61,7 +61,7 @@ fn damage() -> impl Strategy<Value = Damage> {
     ]
 }
 
-fn run(number: u64, state: RunState) -> StoredRun {
+pub(crate) fn run(number: u64, state: RunState) -> StoredRun {
     StoredRun {
         id: RunId::new(number * 1_000_000, 0),
         request_id: format!("r{number}"),

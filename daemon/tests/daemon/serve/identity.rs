@@ -1,4 +1,4 @@
-//! The identity of a client over time: a withdrawn role, and a request that comes again.
+//! The identity of a client: a withdrawn role, a request that comes again, and M_Keys that only operators see.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -8,12 +8,15 @@ use tonic::{Code, Request};
 use verbatim_daemon::access::{Access, Audit, Caller, Grant, Role, Table, Who};
 use verbatim_daemon::api::{Leases, Rigs, Runs, Shared};
 use verbatim_daemon::sched::Scheduler;
-use verbatim_daemon::store::SqlStore;
+use verbatim_daemon::store::{HistoryStore as _, SqlStore};
 use verbatim_proto::v1::lease_service_server::LeaseService as _;
 use verbatim_proto::v1::rig_service_server::RigService as _;
+use verbatim_proto::v1::run_event::Event;
 use verbatim_proto::v1::run_service_server::RunService as _;
 use verbatim_proto::v1::{
-    CreateLeaseRequest, CreateRunRequest, Priority, RunSpec, WatchLeaseRequest, WatchRigsRequest, WatchRunRequest,
+    Check, CreateLeaseRequest, CreateRunRequest, GetRunRequest, ListArtifactsRequest, ListRunsRequest, Priority,
+    ReadArtifactRequest, RunEvent, RunSpec, RunState, RunStateChanged, TestEnded, Verdict, WatchLeaseRequest,
+    WatchRigsRequest, WatchRunRequest,
 };
 use verbatim_rig::RigFile;
 use verbatim_run::state::StateDirectory;
@@ -29,6 +32,7 @@ const USER: u32 = 1001;
 struct Served {
     _directory: tempfile::TempDir,
     access: Arc<Access>,
+    store: Arc<SqlStore>,
     runs: Runs,
     leases: Leases,
     rigs: Rigs,
@@ -44,12 +48,14 @@ impl Served {
             waits: AtomicBool::new(true),
             ..Steps::default()
         });
-        let scheduler = Scheduler::start(RigFile::built_in(), &state, store, execute).unwrap();
+        let kept = Arc::clone(&store);
+        let scheduler = Scheduler::start(RigFile::built_in(), &state, kept, execute).unwrap();
         let access = Arc::new(Access::new(roles(Some(Role::Operator))));
         let shared = Shared::new(scheduler, Arc::clone(&access), Audit::open(directory.path()).unwrap());
         Self {
             _directory: directory,
             access,
+            store,
             runs: Runs::new(Arc::clone(&shared)),
             leases: Leases::new(Arc::clone(&shared)),
             rigs: Rigs::new(shared),
@@ -219,4 +225,84 @@ async fn request_id_is_bound_to_every_field() {
         assert_eq!(refused.code(), Code::AlreadyExists, "{field}: {refused}");
         assert!(refused.message().contains(&format!("differs in {field};")), "{refused}");
     }
+}
+
+const KEY: &str = "0x83eef1b574723f2b";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn viewer_sees_no_m_keys_and_no_record() {
+    let served = Served::new();
+    let mut stored = super::damage::run(3, RunState::Ended);
+    stored.spec.rig = "virtual".into();
+    stored.reason = format!("no answer with any M_Key that may be in force ({KEY})");
+    served.store.create(&stored).unwrap();
+    let verdict = Verdict {
+        test: "c14-016-get".into(),
+        findings: vec![Check {
+            about: "PortInfo M_Key".into(),
+            seen: KEY.into(),
+            ..Check::default()
+        }],
+        reason: format!("the device has another M_Key, {KEY}"),
+        ..Verdict::default()
+    };
+    let ended = TestEnded {
+        verdict: Some(verdict),
+        ..TestEnded::default()
+    };
+    let event = |cursor, event| RunEvent {
+        cursor,
+        event: Some(event),
+        ..RunEvent::default()
+    };
+    let state = RunStateChanged {
+        state: RunState::Ended.into(),
+        reason: stored.reason.clone(),
+        ..RunStateChanged::default()
+    };
+    let events = [event(1, Event::TestEnded(ended)), event(2, Event::StateChanged(state))];
+    served.store.append(&stored.id, &events).unwrap();
+    let name = format!("runs/{}", stored.id);
+    let record = served.store.record(&stored);
+    std::fs::create_dir_all(&record).unwrap();
+    std::fs::write(record.join("run.json"), KEY).unwrap();
+
+    for (role, sees) in [(Role::Operator, true), (Role::Viewer, false)] {
+        served.access.replace(roles(Some(role)));
+        let run = within(served.runs.get_run(ask(GetRunRequest { name: name.clone() }))).await;
+        let list = within(served.runs.list_runs(ask(ListRunsRequest::default()))).await;
+        let watch = WatchRunRequest {
+            name: name.clone(),
+            cursor: 0,
+        };
+        let watch = within(served.runs.watch_run(ask(watch))).await.unwrap().into_inner();
+        let watch: Vec<_> = within(watch.collect()).await;
+        let views = [format!("{run:?}"), format!("{list:?}"), format!("{watch:?}")];
+        for view in &views {
+            assert_eq!((view.contains(KEY), view.contains("M_Key #1")), (sees, !sees), "{view}");
+        }
+        let artifacts = ListArtifactsRequest { name: name.clone() };
+        let listed = within(served.runs.list_artifacts(ask(artifacts))).await;
+        for artifact in ["run.json", "run.pcapng"] {
+            let read = ReadArtifactRequest {
+                name: name.clone(),
+                artifact: artifact.into(),
+            };
+            let read = within(served.runs.read_artifact(ask(read))).await.err();
+            let is_denied = read.is_some_and(|error| error.code() == Code::PermissionDenied);
+            assert_eq!(is_denied, !sees, "{artifact}");
+        }
+        match listed {
+            Ok(listed) => assert!(sees && listed.into_inner().artifacts.len() == 1),
+            Err(error) => assert!(!sees && error.message().contains("role operator"), "{error}"),
+        }
+    }
+    // The role may change while a file is read.
+    served.access.replace(roles(Some(Role::Operator)));
+    let artifact = "run.json".into();
+    let read = within(served.runs.read_artifact(ask(ReadArtifactRequest { name, artifact }))).await;
+    let mut read = read.unwrap().into_inner();
+    served.access.replace(roles(Some(Role::Viewer)));
+    let end = within(read.next()).await.unwrap().unwrap_err();
+    assert_eq!(end.code(), Code::PermissionDenied);
 }
