@@ -215,4 +215,13 @@ mod tests {
             );
         }
     }
+
+    #[test]
+    fn log_lines_have_no_m_keys() {
+        let mut line = WithoutKeys(Vec::new());
+        line.write_all(b"run ended reason=another M_Key, 0x83eef1b574723f2b\n")
+            .unwrap();
+        line.write_all(b"\xff\n").unwrap();
+        assert_eq!(line.0, b"run ended reason=another M_Key, M_Key #1\n\xff\n");
+    }
 }

@@ -6,6 +6,7 @@
 mod drive;
 mod ending;
 mod execute;
+mod generation;
 mod lab;
 mod leases;
 mod live;
@@ -43,7 +44,9 @@ pub use reload::{NotReloaded, Reloaded, of_lab};
 use crate::access::{End, Identity, May, Operate};
 use crate::metrics::{Metrics, RigStands};
 use crate::store::retention::Retention;
-use crate::store::{AskedRun, Filter, LeaseId, Patience, RemoteRequest, Store, StoreError, StoredLease, StoredRun};
+use crate::store::{
+    AskedRun, Filter, LeaseId, Patience, RUNS, RemoteRequest, Store, StoreError, StoredLease, StoredRun,
+};
 use drive::RestoreDone;
 use plan::{Action, Cancelled, Found, Left, Plan};
 use verbatim_proto::v1::{LeaseState, Priority, RunSpec, RunState};
@@ -127,6 +130,8 @@ pub struct Scheduler {
     /// The drained rigs as they are stored. The key is the rig's name, and the value the reason.
     drained: Mutex<BTreeMap<String, String>>,
     drained_path: PathBuf,
+    /// The number of runs that were created.
+    created: generation::Runs,
     /// Ends of leases that could not be written yet. The scheduler writes them before any other state of a lease.
     /// Otherwise the store would refuse to grant the rigs that these leases held.
     unwritten: Mutex<Vec<StoredLease>>,
@@ -185,6 +190,17 @@ impl Scheduler {
         let journals = state.journals();
         let drained_path = state.path().join(DRAINED);
         let drained = takeover::drained(&drained_path, &rigs);
+        let mut drained = drained;
+        let created = store.generations()?.get(RUNS).copied().unwrap_or(0);
+        let created = generation::Runs::of(state.path(), created);
+        let older = generation::look(store.as_ref(), &rigs, &journals, &created)?;
+        if !older.is_empty() {
+            drained.extend(older);
+            if let Err(error) = takeover::keep_drained(&drained_path, &drained) {
+                tracing::error!(%error, "the list of drained rigs cannot be written");
+            }
+        }
+        created.settle();
         let mut rigs = rigs;
         let left_over = takeover::left_over(&rigs, &journals);
         let of_the_file = rigs.rigs.len();
@@ -235,6 +251,7 @@ impl Scheduler {
             creating: Mutex::new(last_id),
             drained: Mutex::new(drained),
             drained_path,
+            created,
             unwritten: Mutex::new(unwritten),
             ended: watch::Sender::new(0),
             turn: Mutex::default(),
@@ -582,7 +599,11 @@ impl Scheduler {
             };
             match created {
                 Err(StoreError::Exists(_)) => {}
-                created => return created.map(|()| run),
+                Err(error) => return Err(error),
+                Ok(()) => {
+                    self.created.add();
+                    return Ok(run);
+                }
             }
         }
     }
