@@ -155,5 +155,14 @@ mod tests {
             ..Run::default()
         };
         assert_eq!(hide("Run", &other, &mut secrets).reason, "M_Key #2, M_Key #1");
+        // A key that stands only within the message.
+        let inner = Run {
+            verdicts: vec![Verdict {
+                findings: vec![check("M_Key", "0x2222222222222222")],
+                ..Verdict::default()
+            }],
+            ..Run::default()
+        };
+        assert_eq!(hide("Run", &inner, &mut secrets).verdicts[0].findings[0].seen, "M_Key #3");
     }
 }
