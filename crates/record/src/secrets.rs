@@ -175,8 +175,8 @@ mod tests {
 
     #[test]
     fn hides_m_keys_but_not_guids() {
-        let text = "M_Key 0x83eef1b574723f2b, again 0x83EEF1B574723F2B; M_Key 0x0000000000000000, key 0x0000000000000001, \
-                    NodeGUID 0x0002c90300000001, 83 ee f1 b5 74 72 3f 2b";
+        let text = "M_Key 0x83eef1b574723f2b, again 0x83EEF1B574723F2B; M_Key 0x0000000000000000, \
+                    key 0x0000000000000001, NodeGUID 0x0002c90300000001, 83 ee f1 b5 74 72 3f 2b";
         assert_eq!(
             without_m_keys(text),
             "M_Key #1, again M_Key #1; M_Key 0x0000000000000000, key M_Key #2, NodeGUID 0x0002c90300000001, M_Key #1"

@@ -1,5 +1,5 @@
-//! Messages without M_Keys, for callers below operator. Every text of a message is searched, in fields of the future too:
-//! the descriptors of the API name the texts.
+//! Messages without M_Keys, for callers below operator. The descriptors of the API name the texts of a message, so that
+//! every text is searched, also in fields of the future.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -163,6 +163,9 @@ mod tests {
             }],
             ..Run::default()
         };
-        assert_eq!(hide("Run", &inner, &mut secrets).verdicts[0].findings[0].seen, "M_Key #3");
+        assert_eq!(
+            hide("Run", &inner, &mut secrets).verdicts[0].findings[0].seen,
+            "M_Key #3"
+        );
     }
 }

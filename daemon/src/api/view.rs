@@ -36,8 +36,8 @@ impl Eyes {
     }
 }
 
-/// Converts a run for a caller. `place` is the run's place in the queue, or 0 if the run does not wait. `deviations` are
-/// the known deviations of the rig's devices.
+/// Converts a run for a caller. `place` is the run's place in the queue, or 0 if the run does not wait. `deviations`
+/// are the known deviations of the rig's devices.
 pub(super) fn run(kept: RunEntry, place: u32, verdicts: Vec<Verdict>, deviations: &Register, eyes: &Eyes) -> Run {
     let rig = kept.run.spec.rig.clone();
     let run = whole_run(kept, place, verdicts, deviations);

@@ -76,7 +76,7 @@ impl Runs {
         match serde_json::from_slice::<Kept>(&text) {
             Ok(kept) if kept.sum == sum(kept.runs) => kept.runs,
             _ => {
-                tracing::error!(path = %self.path.display(), "the number of runs was altered or damaged, and is ignored");
+                tracing::error!(path = %self.path.display(), "the number of runs was altered, and is ignored");
                 0
             }
         }
@@ -126,8 +126,8 @@ pub(super) fn look(
         } else if missing > 0 && found > in_store {
             let name = &rig.name;
             let why = format!(
-                "drained, because the database is an older copy, or lost its log file (-wal): {lost}, and the journal of \
-                 this rig has changed since. Look at the device, then: verbatim rigs undrain {name}"
+                "drained, because the database is an older copy, or lost its log file (-wal): {lost}, and the journal \
+                 of this rig has changed since. Look at the device, then: verbatim rigs undrain {name}"
             );
             tracing::error!("rig {name} is {why}");
             drained.insert(name.clone(), why);
@@ -148,8 +148,8 @@ fn older_journals(store: &dyn Store, rig: &RigConfig, journals: &Path, (found, i
     let leases = store.leases(true, usize::MAX).unwrap_or_default().into_iter();
     let later = leases.filter(|lease| lease.rig == rig.name && lease.token > token.unwrap_or(0_u64));
     let missed = format!(
-        "an older copy of the journals was put back, such as a backup: their generation is {found}, and the database has \
-         {in_store}; {}",
+        "an older copy of the journals was put back, such as a backup: their generation is {found}, and the database \
+         has {in_store}; {}",
         counted(
             later.count() as u64,
             "run or lease came later",

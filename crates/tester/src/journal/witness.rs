@@ -1,6 +1,5 @@
 //! The record in a journal's lock file. It shows whether a journal must exist, and of which generation: each change of
-//! the journal has a greater generation. A process thereby detects a journal that was removed, or put back from an older
-//! copy.
+//! the journal has a greater generation. A process thereby detects that a journal was removed, or is an older copy.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, Write as _};
