@@ -3,7 +3,7 @@
 mod journal;
 
 use std::fmt;
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::sync::OnceLock;
 
@@ -19,6 +19,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::spans::{self, Collector};
 use journal::Journal;
+use verbatim_record::secrets::without_m_keys;
 use verbatim_text::shown;
 
 /// The environment variable that selects the content of the log.
@@ -36,7 +37,7 @@ static CHANGE: OnceLock<Box<dyn Fn(Targets) + Send + Sync>> = OnceLock::new();
 pub(crate) fn begin(configured: Option<&Targets>) -> anyhow::Result<Option<Collector>> {
     let (filter, handle) = reload::Layer::new(wanted(configured)?);
     let log = layer()
-        .with_writer(std::io::stderr)
+        .with_writer(|| WithoutKeys(std::io::stderr()))
         .with_ansi(std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none())
         .with_target(false)
         .fmt_fields(format::debug_fn(field).delimited(" "))
@@ -85,6 +86,23 @@ pub(crate) fn change(configured: Option<&Targets>) -> anyhow::Result<()> {
         change(filter);
     }
     Ok(())
+}
+
+/// A writer of log lines that hides M_Keys. Each write is a whole line.
+struct WithoutKeys<W>(W);
+
+impl<W: Write> Write for WithoutKeys<W> {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        match std::str::from_utf8(line) {
+            Ok(text) => self.0.write_all(without_m_keys(text).as_bytes())?,
+            Err(_) => self.0.write_all(line)?,
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
 }
 
 fn wanted(configured: Option<&Targets>) -> anyhow::Result<Targets> {
@@ -196,5 +214,14 @@ mod tests {
                 "{error}"
             );
         }
+    }
+
+    #[test]
+    fn log_lines_have_no_m_keys() {
+        let mut line = WithoutKeys(Vec::new());
+        line.write_all(b"run ended reason=another M_Key, 0x83eef1b574723f2b\n")
+            .unwrap();
+        line.write_all(b"\xff\n").unwrap();
+        assert_eq!(line.0, b"run ended reason=another M_Key, M_Key #1\n\xff\n");
     }
 }

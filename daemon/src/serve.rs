@@ -6,6 +6,7 @@
 //! | `notify`, `watchdog` | messages to the service manager |
 //! | `connection` | connections through the socket and over a network |
 //! | `reload` | the reload of the configuration, the certificates and the rig file |
+//! | `revoked` | the newest lists of revoked certificates, which survive a restart |
 //! | `http`, `scrape`, `page` | plain HTTP for read-only content: the metrics and the web page |
 //! | `connection_limits` | limits of connections |
 //! | `call_limits` | limits of concurrent calls |
@@ -26,6 +27,7 @@ mod notify;
 mod page;
 mod place;
 mod reload;
+mod revoked;
 mod scrape;
 mod services;
 mod watchdog;
@@ -66,10 +68,10 @@ use connection::{Connection, patiently};
 use connection_limits::ConnectionLimits;
 use meanwhile::Meanwhile;
 use place::{Socket, StateLock};
+use revoked::Revoked;
 use services::Services;
 use verbatim_rig::{Place, RigFile};
 use verbatim_run::state::StateDirectory;
-use verbatim_tls::Gate;
 
 /// The server pings a connection that was silent for this time, and closes it if no response arrives within the
 /// same time.
@@ -185,11 +187,11 @@ async fn run(
     let mut stop = Signals::new([SIGTERM, SIGINT]).context("catching SIGTERM and SIGINT")?;
     let hangup = Signals::new([SIGHUP]).context("catching SIGHUP")?;
     let config = options.config.clone();
-    let gate = config
-        .listen
-        .as_ref()
-        .map(|listen| Gate::open(&listen.files))
-        .transpose()?;
+    let revoked = Revoked::of(state);
+    let gate = match &config.listen {
+        Some(listen) => Some(revoked.open(&listen.files)?),
+        None => None,
+    };
     let socket = match activated {
         Some(listener) => Socket::activated(listener)?,
         None => Socket::bind(options.socket.as_deref())?,
@@ -317,7 +319,13 @@ async fn run(
 
     let (keep, limits) = watch::channel(config.keep);
     tokio::spawn(tidy(Arc::clone(&scheduler), limits));
-    let reload = reload::read_again(config, gate, (access, Arc::clone(&scheduler)), keep, hangup);
+    let reload = reload::read_again(
+        config,
+        gate.map(|gate| (gate, revoked)),
+        (access, Arc::clone(&scheduler)),
+        keep,
+        hangup,
+    );
     let mut damaged = None;
     tokio::select! {
         () = told(&mut stop) => {}

@@ -19,6 +19,7 @@ mod timeline;
 mod trace;
 
 pub mod labels;
+pub mod secrets;
 pub mod silence;
 
 /// The name of a parameter: whether the device may write a packet's payload to memory before earlier packets arrive.

@@ -19,7 +19,8 @@ use sha2::{Digest, Sha256};
 use verbatim_rig::{RigConfig, RigError, RigKind};
 use verbatim_tester::JournalOwner;
 
-pub(crate) use claim::{Claimed, Patience, miss};
+pub(crate) use claim::{Claimed, Patience};
+pub use claim::{is_older, miss};
 
 use crate::RunError;
 

@@ -3,6 +3,7 @@
 mod file;
 mod owner;
 mod room;
+mod witness;
 
 use std::path::PathBuf;
 
@@ -141,13 +142,15 @@ pub trait Journal {
 }
 
 /// The only supported version of the format.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// The content of a journal.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Content {
     version: u32,
+    /// The number of changes of the rig's journals so far. The lock file has this number too.
+    generation: u64,
     /// Every M_Key that may be in force, the likeliest first, in hexadecimal.
     keys: Vec<String>,
     /// The longest lease period in seconds.
@@ -207,6 +210,7 @@ impl Content {
             *self = Self {
                 device: core::mem::take(&mut self.device),
                 owner: core::mem::take(&mut self.owner),
+                generation: self.generation,
                 ..Self::default()
             };
         }

@@ -5,12 +5,14 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | `crl` | lists of revoked certificates: signature and age |
 //! | `files` | checks of the files before use; an error names the file |
 //! | [`gate`](Gate) | the TLS settings of a server, which can be reloaded without a restart |
 //! | `incoming` | connections with an accepted client certificate; they end when it is revoked or expires |
 //! | `connect` | the client side, and descriptions of refusals |
 
 mod connect;
+mod crl;
 mod files;
 mod gate;
 mod incoming;

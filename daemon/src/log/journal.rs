@@ -13,6 +13,7 @@ use std::path::Path;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
+use verbatim_record::secrets::without_m_keys;
 use verbatim_text::shown;
 
 /// The journal's socket.
@@ -67,6 +68,7 @@ impl Visit for Fields {
 
 impl Fields {
     fn keep(&mut self, field: &Field, value: String) {
+        let value = without_m_keys(&value);
         match field.name() {
             "message" => self.message = value,
             name => self.others.push((name, value)),

@@ -11,7 +11,7 @@ use super::plan::{self, Action, Refusal};
 use super::queue::{Class, Wait};
 use super::{CreateError, Scheduler};
 use crate::access::{End, Identity, May, Operate};
-use crate::store::{BootTimes, LeaseId, RemoteRequest, StoreError, StoredLease};
+use crate::store::{AskedLease, BootTimes, LeaseId, RemoteRequest, StoreError, StoredLease};
 
 /// The duration of a lease when the client names none.
 pub const USUAL_LEASE: Duration = Duration::from_secs(60 * 60);
@@ -28,6 +28,8 @@ pub struct NewLease {
     pub may: Vec<May<Operate>>,
     /// The client's id of the request; empty when the client gave none.
     pub request_id: String,
+    /// The client's choice of rigs.
+    pub asked: AskedLease,
     /// The duration of the lease.
     pub lasts: Duration,
     /// The priority class of the lease.
@@ -188,6 +190,7 @@ pub(crate) fn fresh(
         posted: false,
         attended: false,
         boot: None,
+        asked: AskedLease::default(),
     }
 }
 
@@ -215,6 +218,7 @@ impl Scheduler {
             created_ns: self.store.now_ns(),
             posted: !new.elsewhere.is_empty(),
             attended: new.attended,
+            asked: new.asked,
             ..fresh(id.clone(), &who, rigs, None, new.priority)
         };
         if lease.posted {

@@ -6,6 +6,7 @@
 mod drive;
 mod ending;
 mod execute;
+mod generation;
 mod lab;
 mod leases;
 mod live;
@@ -43,7 +44,9 @@ pub use reload::{NotReloaded, Reloaded, of_lab};
 use crate::access::{End, Identity, May, Operate};
 use crate::metrics::{Metrics, RigStands};
 use crate::store::retention::Retention;
-use crate::store::{Filter, LeaseId, Patience, RemoteRequest, Store, StoreError, StoredLease, StoredRun};
+use crate::store::{
+    AskedRun, Filter, LeaseId, Patience, RUNS, RemoteRequest, Store, StoreError, StoredLease, StoredRun,
+};
 use drive::RestoreDone;
 use plan::{Action, Cancelled, Found, Left, Plan};
 use verbatim_proto::v1::{LeaseState, Priority, RunSpec, RunState};
@@ -75,8 +78,8 @@ pub struct NewRun {
     pub tests: Vec<&'static Test>,
     /// The lease under which the run runs; `None` to create a lease for the run.
     pub lease: Option<LeaseId>,
-    /// The priority class of the lease that is created for the run.
-    pub priority: Priority,
+    /// The rest of the client's request. Its priority class is that of the lease that is created for the run.
+    pub asked: AskedRun,
     /// The host that has the rig, if it is another host.
     pub elsewhere: Option<String>,
     /// How long the run may wait for its rig.
@@ -127,6 +130,8 @@ pub struct Scheduler {
     /// The drained rigs as they are stored. The key is the rig's name, and the value the reason.
     drained: Mutex<BTreeMap<String, String>>,
     drained_path: PathBuf,
+    /// The number of runs that were created.
+    created: generation::Runs,
     /// Ends of leases that could not be written yet. The scheduler writes them before any other state of a lease.
     /// Otherwise the store would refuse to grant the rigs that these leases held.
     unwritten: Mutex<Vec<StoredLease>>,
@@ -185,6 +190,17 @@ impl Scheduler {
         let journals = state.journals();
         let drained_path = state.path().join(DRAINED);
         let drained = takeover::drained(&drained_path, &rigs);
+        let mut drained = drained;
+        let created = store.generations()?.get(RUNS).copied().unwrap_or(0);
+        let created = generation::Runs::of(state.path(), created);
+        let older = generation::look(store.as_ref(), &rigs, &journals, &created)?;
+        if !older.is_empty() {
+            drained.extend(older);
+            if let Err(error) = takeover::keep_drained(&drained_path, &drained) {
+                tracing::error!(%error, "the list of drained rigs cannot be written");
+            }
+        }
+        created.settle();
         let mut rigs = rigs;
         let left_over = takeover::left_over(&rigs, &journals);
         let of_the_file = rigs.rigs.len();
@@ -235,6 +251,7 @@ impl Scheduler {
             creating: Mutex::new(last_id),
             drained: Mutex::new(drained),
             drained_path,
+            created,
             unwritten: Mutex::new(unwritten),
             ended: watch::Sender::new(0),
             turn: Mutex::default(),
@@ -509,7 +526,7 @@ impl Scheduler {
             Some(lease) => self
                 .decide(|state, _| state.plan.submit(&lease, run.id.clone()))
                 .map_err(CreateError::from),
-            None => self.ask(self.lease_of_run(&run, new.priority)),
+            None => self.ask(self.lease_of_run(&run, new.asked.priority)),
         };
         match submitted {
             Ok(()) => {}
@@ -561,6 +578,7 @@ impl Scheduler {
             info: None,
             host: String::new(),
             patience: new.patience,
+            asked: new.asked.clone(),
         };
         if let Some(host) = &new.elsewhere {
             run.host.clone_from(host);
@@ -573,7 +591,7 @@ impl Scheduler {
                     let lease = StoredLease {
                         host: host.clone(),
                         posted: true,
-                        ..self.lease_of_run(&run, new.priority)
+                        ..self.lease_of_run(&run, new.asked.priority)
                     };
                     lab.post(Some(&run), &lease)
                 }
@@ -581,7 +599,11 @@ impl Scheduler {
             };
             match created {
                 Err(StoreError::Exists(_)) => {}
-                created => return created.map(|()| run),
+                Err(error) => return Err(error),
+                Ok(()) => {
+                    self.created.add();
+                    return Ok(run);
+                }
             }
         }
     }

@@ -32,6 +32,9 @@ pub(super) struct Holder {
     pub(super) rig: String,
     /// Whether the process changed the device and has not restored it yet.
     pub(super) changed: bool,
+    /// The generation of the rig's journal; 0 if unknown.
+    #[serde(default)]
+    pub(super) generation: u64,
 }
 
 impl Holder {
@@ -122,6 +125,18 @@ pub(super) fn take(base: &Path, name: &str, counts: impl Fn(u32) -> bool) -> io:
         ..before.clone()
     })?;
     Ok(Ok((lock, before)))
+}
+
+/// Returns the last content of the lock file `name` of this user, without the lock.
+///
+/// # Errors
+/// Error of the system call.
+pub(super) fn peek(base: &Path, name: &str) -> io::Result<Holder> {
+    let file = File::options()
+        .read(true)
+        .custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits())
+        .open(own_directory(base)?.join(name))?;
+    Ok(Holder::read(&file))
 }
 
 fn in_words(pid: &str, user: u32) -> String {

@@ -1,5 +1,6 @@
 //! The web page as a browser requests it.
 
+use std::collections::BTreeSet;
 use std::fs;
 
 use serde_json::Value;
@@ -61,6 +62,17 @@ async fn page_shows_only_permitted_rigs() {
         report.starts_with("HTTP/1.1 200") && report.contains("c14-016-get-protect-2"),
         "{report}"
     );
+    // The caller of the socket is an admin, and sees the keys; the page shows none.
+    let whole = format!("{:?}", clients.get(&shown.name).await);
+    let keys: BTreeSet<&str> = whole.split("M_Key 0x").skip(1).map(|rest| &rest[..16]).collect();
+    assert!(keys.len() > 2, "{whole}");
+    for key in keys.iter().filter(|key| **key != "0".repeat(16)) {
+        let bytes: Vec<&str> = (0..8).map(|byte| &key[2 * byte..2 * byte + 2]).collect();
+        for form in [(*key).to_string(), bytes.join(" ")] {
+            assert!(!report.contains(&form), "{form}");
+        }
+    }
+    assert!(report.contains("M_Key #1"));
 
     let refused = ask(&address, &format!("GET /{}", hidden.name));
     assert!(refused.starts_with("HTTP/1.1 403"), "{refused}");

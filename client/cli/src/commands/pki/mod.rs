@@ -246,16 +246,16 @@ fn revoke(revoke: &Revoke) -> anyhow::Result<ExitCode> {
     })?;
     let (serial, _) = certificates::read(&pem).with_context(|| path.display().to_string())?;
     let list = directory.join("crl.pem");
-    let mut serials = match fs::read_to_string(&list) {
+    let (mut serials, last) = match fs::read_to_string(&list) {
         Ok(text) => certificates::revoked(&text).with_context(|| list.display().to_string())?,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => (Vec::new(), 0),
         Err(error) => return Err(error).with_context(|| list.display().to_string()),
     };
     if !serials.contains(&serial) {
         serials.push(serial);
     }
     let text = ca
-        .revoke(&serials, OffsetDateTime::now_utc())
+        .revoke(&serials, last, OffsetDateTime::now_utc())
         .context("cannot make the list of revoked certificates")?;
     replace(&list, &text)?;
     print::text(&Text::of(format_args!(
