@@ -8,13 +8,13 @@ use verbatim_proto::v1::run_service_server::RunService;
 use verbatim_proto::v1::{
     CancelRunRequest, CancelRunResponse, CreateRunRequest, CreateRunResponse, DeleteRunRequest, DeleteRunResponse,
     GetRunRequest, GetRunResponse, LeaseState, ListArtifactsRequest, ListArtifactsResponse, ListRunsRequest,
-    ListRunsResponse, PinRunRequest, PinRunResponse, Priority, ReadArtifactRequest, ReadArtifactResponse, Run,
+    ListRunsResponse, PinRunRequest, PinRunResponse, Priority, ReadArtifactRequest, ReadArtifactResponse, Run, RunSpec,
     WatchRunRequest, WatchRunResponse,
 };
 
 use super::errors::Violation;
 use super::streams::Answer;
-use super::{Shared, artifacts, blocking, errors, filter, names, page, validate, view, watch};
+use super::{Shared, artifacts, blocking, computing, errors, filter, names, page, validate, view, watch};
 use crate::access::{Caller, Identity, May, View};
 use crate::sched::{NewRun, Scheduler};
 use crate::store::{Detail, Filter, LeaseId, Patience, RunEntry, StoreError, StoredRun};
@@ -69,9 +69,12 @@ impl Runs {
 impl RunService for Runs {
     async fn create_run(&self, request: Request<CreateRunRequest>) -> Result<Response<CreateRunResponse>, Status> {
         let caller = self.shared.caller(&request)?;
-        let request = request.into_inner();
+        let mut request = request.into_inner();
         let shared = Arc::clone(&self.shared);
-        let run = blocking(move || create(&shared, &caller, request)).await??;
+        let spec = validate::plain(request.spec.take().unwrap_or_default());
+        let choose = move || (validate::chosen(&spec), spec);
+        let (tests, spec) = computing(&caller.who, choose).await?;
+        let run = blocking(move || create(&shared, &caller, request, spec, tests)).await??;
         Ok(Response::new(CreateRunResponse { run: Some(run) }))
     }
 
@@ -174,33 +177,36 @@ impl RunService for Runs {
         let request = request.into_inner();
         let directory = self.shared.record(&run)?;
         let (out, answer) = self.shared.streams.open(may.who(), artifacts::AHEAD)?;
-        let turn = match request.artifact == artifacts::CAPTURE {
-            true => Arc::clone(&self.shared.captures).acquire_owned().await.ok(),
-            false => None,
-        };
-        // The work owns the permit, so that the permit is held until the capture is made, even if the client
-        // disconnects.
-        let open = move || (artifacts::open(&directory, &request.artifact), turn).0;
-        let file = blocking(open).await??;
-        artifacts::send(file, out);
+        let (of, name) = (directory.clone(), request.artifact.clone());
+        if blocking(move || artifacts::is_capture_to_make(&of, &name)).await? {
+            let (file, capture) = self.shared.captures.get(may.who(), directory).await?;
+            artifacts::send(file, capture, out);
+        } else {
+            let file = blocking(move || artifacts::open(&directory, &request.artifact)).await??;
+            artifacts::send(Arc::new(file), (), out);
+        }
         Ok(Response::new(answer))
     }
 }
 
 /// Creates a run, or finds the run that the same request created before.
-fn create(shared: &Shared, caller: &Caller, request: CreateRunRequest) -> Result<Run, Status> {
+fn create(
+    shared: &Shared,
+    caller: &Caller,
+    request: CreateRunRequest,
+    mut spec: RunSpec,
+    tests: validate::Chosen,
+) -> Result<Run, Status> {
     let scheduler = &shared.scheduler;
     let priority = request.priority();
     let CreateRunRequest {
         request_id,
-        spec,
         lease,
         own_lease,
         wait_at_most_s,
         attended,
         ..
     } = request;
-    let mut spec = validate::plain(spec.unwrap_or_default());
     let lease = match lease.as_str() {
         "" => None,
         name => Some(names::lease("lease", name)?),
@@ -226,7 +232,7 @@ fn create(shared: &Shared, caller: &Caller, request: CreateRunRequest) -> Result
             let elsewhere = elsewhere(shared, &spec.rig)?;
             let is_known = elsewhere.is_some();
             let sees = |rig: &str| shared.access.view(caller, rig).is_ok();
-            let tests = validate::tests_of(&request_id, &spec, &scheduler.rigs(), is_known, sees);
+            let tests = validate::tests_of(&request_id, &spec, tests, &scheduler.rigs(), is_known, sees);
             let tests = tests.map_err(errors::invalid)?;
             let may = shared.access.operate(caller, &spec.rig);
             let may = may.map_err(|denied| shared.refuse(caller, "CreateRun", &spec.rig, "", &denied))?;
