@@ -114,6 +114,7 @@ fn make(record: &Path, is_unwanted: &AtomicBool) -> Result<File, Status> {
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
+    use std::time::{Duration, Instant};
 
     use super::*;
 
@@ -154,10 +155,11 @@ mod tests {
         let (stopped, has_stopped) = tokio::sync::oneshot::channel();
         let endless = move |_: &Path, is_unwanted: &AtomicBool| {
             begun.send(()).unwrap();
-            while !is_unwanted.load(Ordering::Relaxed) {
+            let until = Instant::now() + Duration::from_secs(60);
+            while !is_unwanted.load(Ordering::Relaxed) && Instant::now() < until {
                 std::thread::yield_now();
             }
-            stopped.send(()).unwrap();
+            stopped.send(is_unwanted.load(Ordering::Relaxed)).unwrap();
             Err(Status::cancelled("unwanted"))
         };
         let mut reader = Box::pin(captures.get_by(&who, RECORD.into(), endless));
@@ -167,7 +169,7 @@ mod tests {
         }
         let waits = captures.get_by(&who, "runs/2/record".into(), |_, _| Ok(file()));
         drop(reader);
-        has_stopped.await.unwrap();
+        assert!(has_stopped.await.unwrap(), "the work goes on");
         waits.await.unwrap();
     }
 }
