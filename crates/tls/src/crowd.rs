@@ -17,8 +17,8 @@ const KNOWN: usize = 64;
 /// The limit of clients of known addresses at each stage.
 const RESERVED: usize = 16;
 
-/// The addresses of which each has a reserved place, because somebody proved there to be an administrator. Clones share
-/// the addresses.
+/// The addresses with reserved places. A server adds the address of each client whose access must never be blocked,
+/// such as an admin's. Clones share the addresses.
 #[derive(Clone, Debug, Default)]
 pub struct Known(Arc<Mutex<VecDeque<Source>>>);
 
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn known_address_keeps_its_place_in_a_flood_from_everywhere() {
+    async fn known_address_keeps_its_place_in_any_flood() {
         let known = Known::default();
         known.add("192.0.2.1".parse().unwrap());
         let mut door = Door {

@@ -38,8 +38,8 @@ impl Server {
         let address = listener.local_addr().unwrap();
         let (tell, told) = mpsc::unbounded_channel();
         let (put, let_in) = mpsc::unbounded_channel();
-        let nobody = (Known::default(), |_: &Peer| false);
-        let mut connections = incoming(listener, Arc::clone(&gate), nobody, move |line| {
+        let no_admin = (Known::default(), |_: &Peer| false);
+        let mut connections = incoming(listener, Arc::clone(&gate), no_admin, move |line| {
             tell.send(line).unwrap_or_default()
         });
         tokio::spawn(async move {
