@@ -16,8 +16,8 @@ pub struct WrongParameter {
     pub what: String,
 }
 
-/// Returns the parameters that no test has, or whose value a test rejects. Only the first unknown parameter's text lists
-/// the parameters of the tests.
+/// Returns the parameters that no test has, or whose value a test rejects. Only the text of the first unknown parameter
+/// lists the parameters of the tests.
 #[must_use]
 pub fn wrong_parameters(tests: &[&'static Test], given: &BTreeMap<String, u64>) -> Vec<WrongParameter> {
     let mut by_name: BTreeMap<&str, Vec<(&'static str, &'static Parameter)>> = BTreeMap::new();

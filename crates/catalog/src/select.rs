@@ -22,7 +22,7 @@ pub struct SelectError {
     hint: String,
 }
 
-/// The indices in [`TESTS`] of the tests with an id or public name in lower case. Several tests can share a public name.
+/// The indices in [`TESTS`] of the tests with an id or public name in lower case. Tests can share a public name.
 static NAMED: LazyLock<BTreeMap<String, Vec<usize>>> = LazyLock::new(|| {
     let mut named: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for (index, test) in TESTS.iter().enumerate() {
@@ -69,7 +69,7 @@ pub fn select_or_all_errors(patterns: &[String]) -> Result<Vec<&'static Test>, V
     }
 }
 
-/// Returns whether a pattern is the exact name of a test or a statement. Any other pattern is searched for, and a search
+/// Returns whether a pattern is the exact name of a test or a statement. Any other pattern is searched for, which
 /// takes much longer.
 #[must_use]
 pub fn is_exact(pattern: &str) -> bool {

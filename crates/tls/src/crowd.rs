@@ -89,7 +89,7 @@ struct Guest {
 }
 
 impl Crowd {
-    /// Creates an empty crowd with these limits of clients that have sent nothing, a part, or all of their first message.
+    /// Creates an empty crowd with these limits of clients that sent nothing, a part, or all of their first message.
     #[must_use]
     pub fn new(limits: [usize; 3], known: Known) -> Self {
         Self {

@@ -60,8 +60,8 @@ impl Plan {
         }
     }
 
-    /// Returns the acceptable rigs and the duration of each waiting reserved lease of an identity. Leases of runs do not
-    /// count, because most runs are short.
+    /// Returns the acceptable rigs and the duration of each waiting reserved lease of an identity. Leases of runs do
+    /// not count, because most runs are short.
     pub fn reserved<'p>(&'p self, who: &Identity) -> impl Iterator<Item = (&'p [String], Duration)> + use<'p> {
         let own = self
             .leases

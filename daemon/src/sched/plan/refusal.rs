@@ -88,8 +88,8 @@ pub enum Refusal {
     },
 }
 
-/// Checks that an identity with these waiting reserved leases may reserve each of `rigs` for another `lasts`. Its waiting
-/// leases for one rig may last at most `most` in total.
+/// Checks that an identity with these waiting reserved leases may reserve each of `rigs` for another `lasts`. Its
+/// waiting leases for one rig may last at most `most` in total.
 ///
 /// # Errors
 /// [`Refusal::TooLongQueue`].
