@@ -5,11 +5,11 @@
 //! | `place` | the state directory and the socket, which only one daemon may use |
 //! | `notify`, `watchdog` | messages to the service manager |
 //! | `connection` | connections through the socket and over a network |
+//! | `authority` | requests whose `:authority` is the path of the socket |
 //! | `reload` | the reload of the configuration, the certificates and the rig file |
 //! | `revoked` | the newest lists of revoked certificates, which survive a restart |
 //! | `http`, `scrape`, `page` | plain HTTP for read-only content: the metrics and the web page |
 //! | `connection_limits` | limits of connections |
-//! | `call_limits` | limits of concurrent calls |
 //! | `limits` | the configured values of these limits |
 //! | `services` | the dispatch of calls to services |
 //! | `meanwhile` | the service while the daemon waits for a shared database |
@@ -17,7 +17,7 @@
 //! | [`crate::sched`] | the scheduler of runs and leases |
 //! | [`crate::store`] | the stored runs and leases |
 
-mod call_limits;
+mod authority;
 mod connection;
 mod connection_limits;
 mod http;
@@ -63,7 +63,7 @@ use crate::log;
 use crate::sched::{Execute, Scheduler, StartError, Workers, of_lab};
 use crate::store::retention::Retention;
 use crate::store::{LeaseStore, SqlStore, StoreError};
-use call_limits::CallLimits;
+use crate::turns::Turns;
 use connection::{Connection, patiently};
 use connection_limits::ConnectionLimits;
 use meanwhile::Meanwhile;
@@ -72,6 +72,7 @@ use revoked::Revoked;
 use services::Services;
 use verbatim_rig::{Place, RigFile};
 use verbatim_run::state::StateDirectory;
+use verbatim_tls::{Known, Peer};
 
 /// The server pings a connection that was silent for this time, and closes it if no response arrives within the
 /// same time.
@@ -245,7 +246,7 @@ async fn run(
     let shared = Shared::new(Arc::clone(&scheduler), Arc::clone(&access), audit);
     tokio::spawn(meet(Arc::clone(&shared)));
     let web = Arc::new(Web::new(&shared));
-    let services = Services::new(CallLimits::new(config.limits.calls_each), Arc::clone(&access))
+    let services = Services::new(Turns::new(config.limits.calls_each, usize::MAX), Arc::clone(&access))
         .with(health_service.max_decoding_message_size(LARGEST_REQUEST))
         .with(
             reflection()
@@ -272,9 +273,12 @@ async fn run(
         counts.metrics().handshake_refused();
         tracing::warn!("{line}");
     };
-    let remote = tcp
-        .zip(gate.clone())
-        .map(|(tcp, gate)| verbatim_tls::incoming(tcp, gate, refused));
+    let known = Known::default();
+    let remote = tcp.zip(gate.clone()).map(|(tcp, gate)| {
+        let access = Arc::clone(&access);
+        let is_admin = move |peer: &Peer| access.table().has_admin(&connection::caller(peer));
+        verbatim_tls::incoming(tcp, gate, (known.clone(), is_admin), refused)
+    });
     let left = async {
         let _ = left.await;
     };
@@ -293,14 +297,14 @@ async fn run(
     let scraped = metrics.as_ref().and_then(|listener| listener.local_addr().ok());
     if let Some(metrics) = metrics {
         let scheduler = Arc::clone(&scheduler);
-        tokio::spawn(http::serve(metrics, move |request, _| {
+        tokio::spawn(http::serve(metrics, known.clone(), move |request, _| {
             scrape::answer(request.uri().path().to_owned(), Arc::clone(&scheduler))
         }));
     }
     let page_at = page.as_ref().and_then(|(listener, _)| listener.local_addr().ok());
     if let Some((listener, names)) = page {
         let names: Arc<[String]> = names.into();
-        tokio::spawn(http::serve(listener, move |request, from| {
+        tokio::spawn(http::serve(listener, known, move |request, from| {
             page::answer(request, from, Arc::clone(&web), Arc::clone(&names))
         }));
     }
@@ -448,6 +452,7 @@ async fn begin(
             Ok(started) => {
                 let scheduler = started?;
                 scheduler.clients_may_be_gone_for(config.limits.client_gone);
+                scheduler.leases_may_wait_for(config.limits.reserved_each);
                 return Ok(scheduler);
             }
         }

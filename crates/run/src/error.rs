@@ -151,6 +151,9 @@ pub enum RunError {
     /// The output file of an export exists.
     #[error("{0} exists already; name a new file, or write over it with --force")]
     FileExists(PathBuf),
+    /// The export was stopped, because its reader had left.
+    #[error("the export was stopped: its reader has left")]
+    Stopped,
     /// A pattern matches no test.
     #[error(transparent)]
     Select(#[from] verbatim_catalog::SelectError),
@@ -193,6 +196,7 @@ impl RunError {
             | Self::State(_)
             | Self::Select(_)
             | Self::FileExists(_)
+            | Self::Stopped
             | Self::Signature(_)
             | Self::Bundle(BundleError::Taken { .. }) => Cause::Operator,
             Self::DeviceLock { .. }

@@ -264,6 +264,18 @@ fn side_by_side<I: Sync, T: Send, E: Send>(items: &[I], work: impl Fn(&I) -> Res
 /// # Errors
 /// When the bundle cannot be read, the capture cannot be written, or the file exists and `force` is not set.
 pub fn export_pcapng(directory: &Path, file: &Path, force: bool) -> Result<(), RunError> {
+    export_pcapng_until(directory, file, force, &AtomicBool::new(false))
+}
+
+/// Exports a bundle like [`export_pcapng`], but stops before the next record once `stop` is set.
+///
+/// # Errors
+/// Those of [`export_pcapng`], and [`RunError::Stopped`].
+pub fn export_pcapng_until(directory: &Path, file: &Path, force: bool, stop: &AtomicBool) -> Result<(), RunError> {
+    let go_on = || match stop.load(Ordering::Relaxed) {
+        true => Err(RunError::Stopped),
+        false => Ok(()),
+    };
     let (bundle, _) = signature::open(directory)?;
     let run: RunInfo = document(&bundle, directory, "run.json")?;
     let before: Vec<Verdict> = document(&bundle, directory, "verdicts.json")?;
@@ -272,6 +284,7 @@ pub fn export_pcapng(directory: &Path, file: &Path, force: bool) -> Result<(), R
     // Read each record twice: first for the summary in the capture's header, then for the packets. Only one record is
     // in memory at a time.
     for (at, stored) in bundle.each_record().enumerate() {
+        go_on()?;
         let entries = stored.read()?;
         holds.add(&entries);
         verdicts.push(anew_or_as_recorded(entries, before.get(at))?.0);
@@ -304,6 +317,7 @@ pub fn export_pcapng(directory: &Path, file: &Path, force: bool) -> Result<(), R
     let out = std::io::BufWriter::new(part.as_file());
     let mut capture = Capture::begin(out, holds, (application, run.started_ns)).map_err(io)?;
     for (stored, verdict) in bundle.each_record().zip(&verdicts) {
+        go_on()?;
         let recorded = Recorded {
             entries: &stored.read()?,
             verdict: Some(verdict),

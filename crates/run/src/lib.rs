@@ -36,7 +36,7 @@ pub use device::{is_older, journal_owner, look, miss};
 pub use error::RunError;
 pub use execute::{REPORT_SCHEMA, Report, Request, Resume, execute, execute_in, resume, worst};
 pub use id::{RunId, now_ns};
-pub use kept::{Rejudged, Verified, export_pcapng, judge_bundle, read_bundle, verify_bundle};
+pub use kept::{Rejudged, Verified, export_pcapng, export_pcapng_until, judge_bundle, read_bundle, verify_bundle};
 pub use lease::{Lease, boot_ns, last_token};
 pub use recover::{is_left_changed, recover_only};
 pub use signature::{PublicKey, SignatureError, Signer, sign_bundle};

@@ -1,9 +1,10 @@
 //! The files of a run's record, for clients to read.
 
 use std::fs::{self, File};
-use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::Arc;
 
 use nix::fcntl::OFlag;
 use tonic::Status;
@@ -11,8 +12,6 @@ use verbatim_proto::v1::{Artifact, ReadArtifactResponse};
 
 use super::errors;
 use super::streams::Out;
-use crate::store::captures;
-use verbatim_run as run;
 
 /// The size of a chunk in bytes.
 const CHUNK: usize = 64 << 10;
@@ -43,7 +42,12 @@ pub(super) fn list(directory: &Path) -> Result<Vec<Artifact>, Status> {
     Ok(artifacts)
 }
 
-/// Opens a file of a record. If `name` is [`CAPTURE`] and the record has no such file, makes the capture.
+/// Returns whether a client asks for the capture of a record that has no such file, so that the daemon makes it.
+pub(super) fn is_capture_to_make(directory: &Path, name: &str) -> bool {
+    name == CAPTURE && !fs::symlink_metadata(directory.join(name)).is_ok_and(|metadata| metadata.is_file())
+}
+
+/// Opens a file of a record.
 pub(super) fn open(directory: &Path, name: &str) -> Result<File, Status> {
     if !is_name(name) {
         return Err(errors::invalid_field(
@@ -52,11 +56,7 @@ pub(super) fn open(directory: &Path, name: &str) -> Result<File, Status> {
         ));
     }
     let path = directory.join(name);
-    let found = fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_file());
-    if name == CAPTURE && !found {
-        return capture(directory);
-    }
-    if !found {
+    if !fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_file()) {
         let message = format!("the run has no file {name:?}; ListArtifacts lists its files");
         return Err(errors::not_found("ARTIFACT_UNKNOWN", name, &message));
     }
@@ -67,26 +67,12 @@ pub(super) fn open(directory: &Path, name: &str) -> Result<File, Status> {
     opened.map_err(|error| unreadable(&path, &error))
 }
 
-fn capture(directory: &Path) -> Result<File, Status> {
-    // Write the capture to the state directory, because that disk is meant for large files. The file is unlinked
-    // on return, so its space is freed when the last reader closes it.
-    let beside = captures(directory.ancestors().nth(3).unwrap_or(directory));
-    let place = fs::create_dir_all(&beside).and_then(|()| tempfile::tempdir_in(&beside));
-    let place = place.map_err(|error| unreadable(&beside, &error))?;
-    let path = place.path().join(CAPTURE);
-    run::export_pcapng(directory, &path, false).map_err(|error| {
-        let message = format!("the capture cannot be made: {error}");
-        errors::not_found("CAPTURE_UNAVAILABLE", CAPTURE, &message)
-    })?;
-    File::open(&path).map_err(|error| unreadable(&path, &error))
-}
-
 /// Returns whether `name` can only name a file directly in the record's directory.
 fn is_name(name: &str) -> bool {
     !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\\', '\0'])
 }
 
-fn unreadable(path: &Path, error: &io::Error) -> Status {
+pub(super) fn unreadable(path: &Path, error: &io::Error) -> Status {
     errors::internal(&format!(
         "{}: {error}; mend the permissions of the state directory",
         path.display()
@@ -94,21 +80,27 @@ fn unreadable(path: &Path, error: &io::Error) -> Status {
 }
 
 /// Sends the content of a file as fast as the client takes it. A stalled client uses a descriptor and two chunks, but
-/// no thread.
-pub(super) fn send(mut file: File, sender: Out<ReadArtifactResponse>) {
+/// no thread. `keep` is held until the end.
+pub(super) fn send<K: Send + 'static>(file: Arc<File>, keep: K, sender: Out<ReadArtifactResponse>) {
     tokio::spawn(async move {
+        let _keep = keep;
+        let mut at = 0;
         loop {
+            // Other clients may read the same file at other places.
+            let of = Arc::clone(&file);
             let read = super::blocking(move || {
-                let mut data = Vec::with_capacity(CHUNK);
-                let read = (&mut file).take(CHUNK as u64).read_to_end(&mut data);
-                (file, read.map(|_| data))
+                let mut data = vec![0; CHUNK];
+                let count = of.read_at(&mut data, at)?;
+                data.truncate(count);
+                Ok::<_, io::Error>(data)
             });
             let chunk = match read.await {
                 Err(status) => Err(status),
-                Ok((_, Err(error))) => Err(errors::internal(&format!("reading stopped: {error}; read it again"))),
-                Ok((_, Ok(data))) if data.is_empty() => return,
-                Ok((rest, Ok(data))) => {
-                    file = rest;
+                Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Ok(Err(error)) => Err(errors::internal(&format!("reading stopped: {error}; read it again"))),
+                Ok(Ok(data)) if data.is_empty() => return,
+                Ok(Ok(data)) => {
+                    at += data.len() as u64;
                     // An error means that the client has disconnected.
                     if sender.send(Ok(ReadArtifactResponse { data })).await.is_err() {
                         return;

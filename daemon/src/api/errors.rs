@@ -146,6 +146,7 @@ pub(super) fn refused(refusal: &Refusal) -> Status {
         Refusal::LeaseWaits(lease) => (Code::FailedPrecondition, "LEASE_PENDING", lease.to_string()),
         Refusal::LeaseOfRun(lease) => (Code::FailedPrecondition, "LEASE_OF_RUN", lease.to_string()),
         Refusal::TooMany { .. } => (Code::ResourceExhausted, "TOO_MANY", String::new()),
+        Refusal::TooLongQueue { rig, .. } => (Code::ResourceExhausted, "TOO_MANY_HOURS", rig.clone()),
         Refusal::TooLong { .. } => (Code::OutOfRange, "LEASE_TOO_LONG", String::new()),
         Refusal::Running { rig, .. } | Refusal::Restoring(rig) => (Code::FailedPrecondition, "RIG_BUSY", rig.clone()),
     };

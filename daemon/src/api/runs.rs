@@ -14,7 +14,7 @@ use verbatim_proto::v1::{
 
 use super::errors::Violation;
 use super::streams::Answer;
-use super::{Shared, artifacts, blocking, errors, filter, names, page, validate, view, watch};
+use super::{Shared, artifacts, blocking, computing, errors, filter, names, page, validate, view, watch};
 use crate::access::{Access, Caller, Identity, May, Read, View};
 use crate::sched::{NewRun, Scheduler};
 use crate::store::{AskedRun, Detail, Filter, LeaseId, Patience, RunEntry, StoreError, StoredRun};
@@ -76,9 +76,13 @@ impl Runs {
 impl RunService for Runs {
     async fn create_run(&self, request: Request<CreateRunRequest>) -> Result<Response<CreateRunResponse>, Status> {
         let caller = self.shared.caller(&request)?;
-        let request = request.into_inner();
+        let mut request = request.into_inner();
         let shared = Arc::clone(&self.shared);
-        let run = blocking(move || create(&shared, &caller, request)).await??;
+        let spec = validate::plain(request.spec.take().unwrap_or_default());
+        let choose = move || (validate::chosen(&spec), spec);
+        let (tests, spec) = computing(&caller.who, choose).await?;
+        request.spec = Some(spec);
+        let run = blocking(move || create(&shared, &caller, request, tests)).await??;
         Ok(Response::new(CreateRunResponse { run: Some(run) }))
     }
 
@@ -189,23 +193,21 @@ impl RunService for Runs {
         let reader = may.clone();
         let may_read = move |access: &Access| access.read(reader.caller(), reader.rig()).map(drop);
         let (out, answer) = self.shared.open(may.who(), artifacts::AHEAD, may_read)?;
-        let turn = match request.artifact == artifacts::CAPTURE {
-            true => Arc::clone(&self.shared.captures).acquire_owned().await.ok(),
-            false => None,
-        };
-        // The work owns the permit, so that the permit is held until the capture is made, even if the client
-        // disconnects.
-        let open = move || (artifacts::open(&directory, &request.artifact), turn).0;
-        let file = blocking(open).await??;
-        artifacts::send(file, out);
+        let (of, name) = (directory.clone(), request.artifact.clone());
+        if blocking(move || artifacts::is_capture_to_make(&of, &name)).await? {
+            let (file, capture) = self.shared.captures.get(may.who(), directory).await?;
+            artifacts::send(file, capture, out);
+        } else {
+            let file = blocking(move || artifacts::open(&directory, &request.artifact)).await??;
+            artifacts::send(Arc::new(file), (), out);
+        }
         Ok(Response::new(answer))
     }
 }
 
 /// Creates a run, or finds the run that the same request created before.
-fn create(shared: &Shared, caller: &Caller, mut request: CreateRunRequest) -> Result<Run, Status> {
+fn create(shared: &Shared, caller: &Caller, request: CreateRunRequest, tests: validate::Chosen) -> Result<Run, Status> {
     let scheduler = &shared.scheduler;
-    request.spec = request.spec.map(validate::plain);
     let asked = AskedRun {
         lease: match request.lease.as_str() {
             "" => None,
@@ -220,7 +222,7 @@ fn create(shared: &Shared, caller: &Caller, mut request: CreateRunRequest) -> Re
             may.map_err(|denied| errors::denied(&denied))?;
             run
         }
-        None => create_new(shared, caller, &request, &asked)?,
+        None => create_new(shared, caller, &request, &asked, tests)?,
     };
     // Compare after a creation too: another request with the same id may have created the run at the same time.
     match validate::differs(&run, &request, &asked) {
@@ -237,6 +239,7 @@ fn create_new(
     caller: &Caller,
     request: &CreateRunRequest,
     asked: &AskedRun,
+    tests: validate::Chosen,
 ) -> Result<StoredRun, Status> {
     let scheduler = &shared.scheduler;
     let mut spec = request.spec.clone().unwrap_or_default();
@@ -258,7 +261,7 @@ fn create_new(
     let elsewhere = elsewhere(shared, &spec.rig)?;
     let is_known = elsewhere.is_some();
     let sees = |rig: &str| shared.access.view(caller, rig).is_ok();
-    let tests = validate::tests_of(&request.request_id, &spec, &scheduler.rigs(), is_known, sees);
+    let tests = validate::tests_of(&request.request_id, &spec, tests, &scheduler.rigs(), is_known, sees);
     let tests = tests.map_err(errors::invalid)?;
     let may = shared.access.operate(caller, &spec.rig);
     let may = may.map_err(|denied| shared.refuse(caller, "CreateRun", &spec.rig, "", &denied))?;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 use tonic::{Request, Status};
 
+use super::captures::Captures;
 use super::streams::{Answer, Out, Streams};
 use super::{errors, snapshot, view};
 use crate::access::{Access, Act, Audit, Caller, Denied, End, Identity, May, View};
@@ -13,8 +14,8 @@ use crate::sched::Scheduler;
 use crate::store::{StoreError, StoredRun};
 use verbatim_proto::v1::Rig;
 
-/// How many captures and reports may be made at the same time.
-const CAPTURES: usize = 1;
+/// How many reports may be made at the same time.
+const REPORTS: usize = 1;
 
 /// The state that the services share.
 #[derive(Debug)]
@@ -22,8 +23,10 @@ pub struct Shared {
     pub(crate) scheduler: Arc<Scheduler>,
     pub(super) access: Arc<Access>,
     audit: Audit,
-    /// Permits to make a capture or report. Each one needs memory for a whole record.
-    pub(super) captures: Arc<Semaphore>,
+    /// The captures that clients read.
+    pub(super) captures: Captures,
+    /// Permits to make a report. Each one needs memory for a whole record.
+    pub(super) reports: Semaphore,
     /// The open response streams.
     streams: Streams,
     /// The last snapshot of the rigs.
@@ -38,7 +41,8 @@ impl Shared {
             scheduler,
             access,
             audit,
-            captures: Arc::new(Semaphore::new(CAPTURES)),
+            captures: Captures::default(),
+            reports: Semaphore::new(REPORTS),
             streams: Streams::default(),
             rigs: snapshot::Last::default(),
         })

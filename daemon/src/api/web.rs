@@ -135,10 +135,8 @@ impl Web {
             .await?
             .map_err(|error| errors::store(&error))?;
         let directory = self.shared.record(&stored.run)?;
-        let Ok(_turn) = self.shared.captures.try_acquire() else {
-            return Err(Status::resource_exhausted(
-                "another report or capture is being made; try again",
-            ));
+        let Ok(_turn) = self.shared.reports.try_acquire() else {
+            return Err(Status::resource_exhausted("another report is being made; try again"));
         };
         let (of, its_name) = (directory.clone(), name.clone());
         blocking(move || is_small_enough(&of, &its_name)).await??;

@@ -34,7 +34,7 @@ pub use ending::Ending;
 pub use execute::{Execute, Workers};
 #[cfg(test)]
 pub(crate) use leases::fresh;
-pub use leases::{LONGEST_LEASE, LeaseView, NewLease, USUAL_LEASE};
+pub use leases::{LONGEST_LEASE, LONGEST_QUEUE, LeaseView, NewLease, USUAL_LEASE};
 pub use live::{Live, Since, changed, is_last, timestamp, to_watch};
 pub use meanwhile::restore_meanwhile;
 pub use patience::Watching;
@@ -64,6 +64,8 @@ const CLOCK_IS_TRUSTED_WITHIN_S: i128 = 3600;
 pub(crate) const CLIENT_GONE: Duration = Duration::from_secs(60);
 /// The file in the state directory that names the drained rigs.
 const DRAINED: &str = "drained.json";
+/// How many of the newest leases the start reads, to learn which owners recently had a turn on which rig.
+const LAST_TURNS: usize = 1000;
 
 /// A request for a run, whose values are already checked.
 #[derive(Clone, Debug)]
@@ -147,6 +149,8 @@ pub struct Scheduler {
     watchers: patience::Watchers,
     /// How long the client of a waiting run or lease may be disconnected, in milliseconds.
     gone_after_ms: AtomicU64,
+    /// [`Scheduler::leases_may_wait_for`], in seconds.
+    longest_queue_s: AtomicU64,
     /// The store's clock minus the boot clock at the scheduler's start, in nanoseconds.
     ahead_ns: i128,
 }
@@ -230,7 +234,12 @@ impl Scheduler {
                  after them, but have earlier times; check the clock of this host"
             );
         }
-        let (plan, actions) = Plan::new(leases::now(), found, planned, last_token);
+        let (mut plan, actions) = Plan::new(leases::now(), found, planned, last_token);
+        for lease in store.leases(true, LAST_TURNS)? {
+            if let Some(ended_ns) = lease.granted_ns.and(lease.ended_ns) {
+                plan.had_turn(&lease.owner, &lease.rig, leases::boot(ended_ns, store.now_ns()));
+            }
+        }
         let ahead_ns = ahead_ns(store.as_ref());
         let scheduler = Arc::new(Self {
             rigs: Mutex::new(Arc::new(rigs)),
@@ -259,6 +268,7 @@ impl Scheduler {
             metrics: Metrics::default(),
             watchers: patience::Watchers::default(),
             gone_after_ms: AtomicU64::new(CLIENT_GONE.as_millis() as u64),
+            longest_queue_s: AtomicU64::new(LONGEST_QUEUE.as_secs()),
             ahead_ns,
         });
         let found: Vec<StoredRun> = scheduler.state().live.values().map(|live| live.run()).collect();

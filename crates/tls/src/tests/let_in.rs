@@ -38,7 +38,8 @@ impl Server {
         let address = listener.local_addr().unwrap();
         let (tell, told) = mpsc::unbounded_channel();
         let (put, let_in) = mpsc::unbounded_channel();
-        let mut connections = incoming(listener, Arc::clone(&gate), move |line| {
+        let no_admin = (Known::default(), |_: &Peer| false);
+        let mut connections = incoming(listener, Arc::clone(&gate), no_admin, move |line| {
             tell.send(line).unwrap_or_default()
         });
         tokio::spawn(async move {
@@ -361,6 +362,47 @@ async fn silent_clients_block_no_others() {
     assert_eq!(silent[0].read(&mut [0]).await.unwrap(), 0);
     let seen = slow.try_read(&mut [0]).unwrap_err();
     assert_eq!(seen.kind(), std::io::ErrorKind::WouldBlock);
+}
+
+/// A client far away is in the middle of its handshake, while another process opens connections that send one byte.
+#[tokio::test]
+async fn flood_of_single_bytes_aborts_no_handshake() {
+    let (directory, _issuer) = lab();
+    let server = Server::start(directory.path(), true).await;
+    let path = |name: &str| directory.path().join(name);
+    let files = ClientFiles {
+        ca: path("ca.pem"),
+        cert: path("bob.pem"),
+        key: path("bob-key.pem"),
+    };
+    let config = crate::client(&files).unwrap();
+    let address = server.address;
+    let (hello, answered) = tokio::sync::oneshot::channel();
+    let (go_on, goes_on) = std::sync::mpsc::channel();
+    let far_away = tokio::task::spawn_blocking(move || {
+        let mut tcp = std::net::TcpStream::connect(address).unwrap();
+        let mut tls = rustls::ClientConnection::new(config, "localhost".try_into().unwrap()).unwrap();
+        tls.write_tls(&mut tcp).unwrap();
+        tls.read_tls(&mut tcp).unwrap();
+        tls.process_new_packets().unwrap();
+        hello.send(()).unwrap();
+        goes_on.recv().unwrap();
+        let mut first = [0];
+        std::io::Read::read_exact(&mut rustls::Stream::new(&mut tls, &mut tcp), &mut first).unwrap();
+        first
+    });
+    answered.await.unwrap();
+    let mut flood = Vec::new();
+    for _ in 0..300 {
+        let mut one = TcpStream::connect(address).await.unwrap();
+        // The server may have closed it already.
+        let _ = one.write_all(&[0x16]).await;
+        flood.push(one);
+    }
+    // The flood evicts its own oldest connection.
+    let _ = flood[0].read(&mut [0]).await;
+    go_on.send(()).unwrap();
+    assert_eq!(&far_away.await.unwrap(), b"h");
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 
 use serde_json::Value;
 use verbatim_proto::v1::Outcome;
@@ -81,6 +83,19 @@ async fn page_shows_only_permitted_rigs() {
     assert!(ask(&address, "POST /api/rigs").starts_with("HTTP/1.1 405"));
     let host = |name: &str| ask(&address, &format!("GET / HTTP/1.1\r\nHost: {name}\r\nX: "));
     assert!(host("lab.example").starts_with("HTTP/1.1 200"));
+
+    // Clients that send nothing, or never end their request, keep no other client out.
+    let slow = |number: usize| {
+        let mut slow = TcpStream::connect(&address).unwrap();
+        if number.is_multiple_of(2) {
+            slow.write_all(b"GET / HTTP/1.1\r\nX-Slow: ").unwrap();
+        }
+        slow
+    };
+    let mut slow: Vec<TcpStream> = (0..200).map(slow).collect();
+    assert!(ask(&address, "GET /api/rigs").starts_with("HTTP/1.1 200"));
+    let evicted = slow[0].read(&mut [0; 64]);
+    assert!(evicted.is_err() || evicted.is_ok_and(|count| count == 0));
 }
 
 #[test]
