@@ -92,8 +92,9 @@ pub(crate) fn run(arguments: &Arguments, place: &Place) -> anyhow::Result<ExitCo
     }
     let mut text = print::tables::tests(&here, arguments.long, print::columns());
     for (missing, ids) in others {
-        text.push_str(&format!("\nNot here, because {missing}:\n"));
-        text.extend(ids.iter().map(|id| format!("  {id}\n")));
+        text.line("");
+        text.line(format_args!("Not here, because {missing}:"));
+        ids.iter().for_each(|id| text.line(format_args!("  {id}")));
     }
     print::text(&text)?;
     Ok(ExitCode::SUCCESS)
