@@ -31,6 +31,7 @@
 //! # dut_ack_timeout_least = 16 # virtual, packet, verbs: code of the shortest local ACK timeout that the device honors
 //! # dut_out_of_order = true # virtual, packet, verbs: the device may write data to memory out of order
 //! # agent = "10.1.2.3:7000" # umad: an agent on the DUT's host, to report that host's kernel and driver
+//! # verbs = true            # umad: tests also use verbs of both adapters, which are on InfiniBand; needs `agent`
 //! [rig.env]                 # umad: environment variables that the process must start with
 //! LD_PRELOAD = "/opt/a.so"
 //!
@@ -49,6 +50,7 @@
 //! link_choices = ["corrupts-and-forwards", "checks-icrc-in-transit", "forwards-short-packets", "takes-grh-on-vl15"]
 //! disturbance = ["loses", "swaps", "late"]
 //! busy = 2                  # how many of 16 SMPs get a response with the status "busy", at random
+//! infiniband = true         # both adapters are on InfiniBand; the rig then sends no frames
 //! ipv6 = true               # frames use IPv6
 //! simulated = false         # apply the rules for hardware instead of those for simulated time
 //!
@@ -75,7 +77,7 @@
 //! agent = "unix:/run/agent.sock"
 //! ```
 //!
-//! Relative paths start at the directory of the rig file. The rig `virtual` always exists.
+//! Relative paths start at the directory of the rig file. The rig `virtual` always exists. Without a daemon, so does `virtual-ib`.
 
 mod given;
 mod hint;
@@ -92,10 +94,11 @@ use std::ffi::OsString;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use verbatim_catalog::Register;
 use verbatim_catalog::deviations::DeviationsError;
-use verbatim_tester::Route;
+use verbatim_tester::{Need, Route};
 use verbatim_wire::{Lid, MKey, SubnetTimeout};
 
 pub use given::WrongKey;
@@ -111,6 +114,10 @@ pub const VARIABLE: &str = "VERBATIM_RIG_FILE";
 pub const SYSTEM_FILE: &str = "/etc/verbatim/rigs.toml";
 /// Name of the built-in rig, which always exists.
 pub const BUILT_IN: &str = "virtual";
+/// Name of the built-in rig of an InfiniBand pair. A daemon does not offer this rig.
+pub const BUILT_IN_PAIR: &str = "virtual-ib";
+/// LID that the tester gives the device of the built-in InfiniBand pair, if it has none.
+const PAIR_LID: Lid = Lid(5);
 /// Number of outstanding MADs, if the rig file does not set `window`.
 pub const DEFAULT_WINDOW: usize = 16;
 
@@ -207,6 +214,35 @@ impl RigConfig {
         }
     }
 
+    /// Returns the needs that the rig fulfils, as far as the rig file tells.
+    #[must_use]
+    pub fn offers(&self) -> Vec<Need> {
+        let mads = || {
+            let own = (!self.shared_subnet).then_some(Need::OwnSubnet);
+            let counters = self.write_counters || matches!(self.kind, RigKind::Virtual(_));
+            let counters = counters.then_some(Need::Counters);
+            [Need::Mad].into_iter().chain(own).chain(counters)
+        };
+        match &self.kind {
+            RigKind::Virtual(model) => {
+                let link = if model.infiniband {
+                    Need::NativePair
+                } else {
+                    Need::Packets
+                };
+                let others = [Need::AnyLid, Need::Link, Need::SecondPort, link, Need::Verbs];
+                mads().chain(others).collect()
+            }
+            RigKind::Umad { verbs, .. } => {
+                let verbs = [Need::Verbs, Need::NativePair].into_iter().filter(|_| *verbs);
+                mads().chain([Need::AnyLid]).chain(verbs).collect()
+            }
+            RigKind::Model { .. } => mads().collect(),
+            RigKind::Packet(_) => vec![Need::Packets],
+            RigKind::Verbs(_) => vec![Need::Verbs],
+        }
+    }
+
     /// Returns the labels of the rig, and `kind=KIND`.
     pub fn all_labels(&self) -> impl Iterator<Item = String> {
         let kind = format!("kind={}", self.kind.name());
@@ -235,6 +271,20 @@ impl RigConfig {
             deviations: Register::default(),
             known: KnownOfDut::default(),
             source: RigSource::default(),
+        }
+    }
+
+    /// Returns the built-in InfiniBand pair with this device model.
+    #[must_use]
+    pub fn pair_of(model: VirtualConfig) -> Self {
+        let model = VirtualConfig {
+            infiniband: true,
+            ..model
+        };
+        Self {
+            name: BUILT_IN_PAIR.into(),
+            assign_lid: Some(PAIR_LID),
+            ..Self::built_in(model)
         }
     }
 
@@ -279,6 +329,8 @@ pub enum RigKind {
         port: u8,
         /// The agent on the DUT's host, which reports the host's kernel and driver.
         agent: Option<Box<AgentConfig>>,
+        /// Whether tests also use verbs: of the tester's device, and of the DUT's by the agent.
+        verbs: bool,
     },
     /// The device model of another process.
     Model {
@@ -315,7 +367,8 @@ impl RigKind {
                 } else {
                     format!(", defects {}", defects.join(", "))
                 };
-                format!("device model {}{broken}", model.profile.name())
+                let link = if model.infiniband { " on InfiniBand" } else { "" };
+                format!("device model {}{link}{broken}", model.profile.name())
             }
             Self::Umad { device, port, .. } => format!("{device} port {port}"),
             Self::Model { socket } => format!("device model at {}", socket.display()),
@@ -511,12 +564,16 @@ impl RigFile {
         }
     }
 
-    /// Returns the rig of that name.
+    /// Returns the rig of that name. [`BUILT_IN_PAIR`] is not among the listed rigs, but exists unless the file has a rig
+    /// with this name.
     ///
     /// # Errors
     /// [`UnknownRig`], with the names of the existing rigs.
     pub fn find(&self, name: &str) -> Result<&RigConfig, UnknownRig> {
-        self.rigs.iter().find(|rig| rig.name == name).ok_or_else(|| {
+        static PAIR: LazyLock<RigConfig> = LazyLock::new(|| RigConfig::pair_of(VirtualConfig::default()));
+        let pair = (name == BUILT_IN_PAIR).then(|| &*PAIR);
+        let found = self.rigs.iter().find(|rig| rig.name == name).or(pair);
+        found.ok_or_else(|| {
             let existing: Vec<_> = self.rigs.iter().map(|rig| rig.name.clone()).collect();
             UnknownRig {
                 name: name.into(),

@@ -22,6 +22,9 @@ pub struct Area {
     pub attribute: u16,
     /// Name in messages.
     pub name: String,
+    /// Whether the area belongs to the tester's own port; else to the DUT.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub own: bool,
 }
 
 /// One part of an area: an AttributeModifier and the attribute's value at it.
@@ -279,6 +282,7 @@ mod tests {
         let area = Area {
             attribute: 0x15,
             name: "PortInfo of the receiving port".into(),
+            own: false,
         };
         (
             area,

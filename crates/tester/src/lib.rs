@@ -9,6 +9,7 @@ mod exchange;
 mod guard;
 mod journal;
 mod many;
+mod own_port;
 pub mod peer;
 mod random;
 mod restore;

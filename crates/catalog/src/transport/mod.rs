@@ -27,6 +27,9 @@ mod c09_142_timer_restart;
 mod c09_143_retry_count;
 mod c09_rnr_retry;
 
+// Loss by management
+mod c09_impaired;
+
 // Requests and responses: packets and PSNs
 mod c09_address_vector;
 mod c09_connections;
@@ -133,6 +136,8 @@ pub(crate) const TESTS: &[&Test] = &[
     &c09_flush::TEST,
     &c09_header_validation::TEST,
     &c09_icrc::TEST,
+    &c09_impaired::REQUESTER,
+    &c09_impaired::RESPONDER,
     &c09_inside_messages::TEST,
     &c09_link_p_key::TEST,
     &c09_link_tver::TEST,

@@ -66,6 +66,8 @@ struct RawRig {
     link_choices: Option<Spanned<Vec<Spanned<String>>>>,
     disturbance: Option<Spanned<Vec<Spanned<String>>>>,
     busy: Option<Spanned<i64>>,
+    infiniband: Option<Spanned<bool>>,
+    verbs: Option<Spanned<bool>>,
     ipv6: Option<Spanned<bool>>,
     simulated: Option<Spanned<bool>>,
     env: Option<Spanned<BTreeMap<String, Spanned<String>>>>,
@@ -265,6 +267,7 @@ fn check(rig: RawRig, header: Range<usize>, path: &Path) -> Result<RigConfig, Wr
                     None => return missing("port", kind, header),
                 },
                 agent: peer::agent_if_any(&rig, &at)?.map(Box::new),
+                verbs: verbs(&rig)?,
             },
             "model" => RigKind::Model {
                 socket: model_socket(&rig, kind, &header, path)?,
@@ -293,6 +296,16 @@ fn labels(given: &[Spanned<String>]) -> Result<Vec<String>, Wrong> {
         )
     };
     given.iter().map(label).collect()
+}
+
+fn verbs(rig: &RawRig) -> Result<bool, Wrong> {
+    match &rig.verbs {
+        Some(key) if *key.get_ref() && rig.agent.is_none() => wrong(
+            key.span(),
+            "\"verbs\" needs the agent on the DUT's host: add `agent = \"HOST:7000\"` with its certificates",
+        ),
+        key => Ok(key.as_ref().is_some_and(|key| *key.get_ref())),
+    }
 }
 
 fn deviation_files(given: &[Spanned<String>], file: &Path) -> Result<Vec<PathBuf>, Wrong> {

@@ -235,16 +235,19 @@ impl Tester<'_> {
                 ..can[at]
             };
             let gid = facts[other].gids.iter().find(|gid| gid.index == gids[other]);
-            let address = pb::AddressVector {
-                dgid: if facts[other].ethernet {
-                    gid.map(|gid| gid.gid.clone()).unwrap_or_default()
-                } else {
-                    Vec::new()
-                },
-                sgid_index: gids[at],
-                hop_limit: HOP_LIMIT.into(),
-                dlid: facts[other].lid,
-                ..pb::AddressVector::default()
+            // On InfiniBand within a subnet, packets need no GRH, and the address has none of its fields.
+            let address = if facts[other].ethernet {
+                pb::AddressVector {
+                    dgid: gid.map(|gid| gid.gid.clone()).unwrap_or_default(),
+                    sgid_index: gids[at],
+                    hop_limit: HOP_LIMIT.into(),
+                    ..pb::AddressVector::default()
+                }
+            } else {
+                pb::AddressVector {
+                    dlid: facts[other].lid,
+                    ..pb::AddressVector::default()
+                }
             };
             let numbers = (ends[other].qpn, psns[other], psns[at]);
             self.connect(&ends[at], options, numbers, address, facts[at].port)?;

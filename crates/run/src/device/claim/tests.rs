@@ -31,6 +31,7 @@ fn area() -> (Area, Vec<Part>) {
     let area = Area {
         attribute: AttributeId::PORT_INFO.0,
         name: "PortInfo".into(),
+        own: false,
     };
     let part = Part {
         modifier: 0,

@@ -185,6 +185,7 @@ fn look_takes_no_lock() {
     let area = Area {
         attribute: 0x15,
         name: "PortInfo".into(),
+        own: false,
     };
     let part = Part {
         modifier: 1,
