@@ -76,7 +76,9 @@ impl Port {
 
     /// Sends a packet at the time `at`, or later when its address is resolved.
     pub(crate) fn send(&mut self, at: Duration, path: Path, transport: Transport) {
-        let Some(&mac) = self.neighbours.get(&path.to) else {
+        // A port knows its own address.
+        let own = self.has(path.to).then_some(&self.mac);
+        let Some(&mac) = own.or_else(|| self.neighbours.get(&path.to)) else {
             let waiting = self.wait_for(at, &path);
             if waiting.packets.len() < MAX_WAITING {
                 waiting.packets.push((at, path, transport));
@@ -101,7 +103,7 @@ impl Port {
 
     /// Resolves the address of a connection before its first packet.
     pub(crate) fn resolve(&mut self, now: Duration, path: &Path) {
-        if !self.neighbours.contains_key(&path.to) {
+        if !self.has(path.to) && !self.neighbours.contains_key(&path.to) {
             self.wait_for(now, path);
         }
     }
