@@ -18,6 +18,8 @@ use crate::rule::Rule;
 const ENDLESS: u32 = 7;
 /// Number of retries that are not all lost.
 const MANY: u32 = 7;
+/// Time by which a packet may be late.
+const LATE: Duration = Duration::from_secs(2);
 /// Time after which a posted request has certainly reached the other end, if both ends are on one link.
 const ON_THE_LINK: Duration = Duration::from_millis(5);
 /// The same time on a simulated link.
@@ -153,7 +155,9 @@ impl<'t> Before<'_, 't> {
         let is_lossy = !self.pair.trace.begin.simulated;
         let retries = self.asks().given.retry_cnt.unwrap_or_default();
         let is_refused = fate.is_refusal() || is_silent;
-        fate.may_be_lost = is_lossy && (retries < MANY || is_refused) || self.is_slow(retries);
+        let is_short = self.timeout().is_some_and(|once| once * (retries + 1) <= LATE);
+        let is_possible = retries < MANY || is_refused || is_short;
+        fate.may_be_lost = is_lossy && is_possible || self.is_slow(retries);
         Some(fate)
     }
 
@@ -278,8 +282,8 @@ impl<'t> Before<'_, 't> {
         i64::from(all) >= gap
     }
 
-    /// Returns the outcome of a request that the other end refuses for its rights, its address or its packets. The outer
-    /// value is `None` if the outcome is open.
+    /// Returns the outcome of a request that the other end refuses for its rights, its address or its packets. The
+    /// outer value is `None` if the outcome is open.
     fn refused(&self, post: &pb::PostSend) -> Option<Option<Fate>> {
         let operation = post.operation();
         let length = post.local.map_or(0, |local| local.length);

@@ -31,15 +31,14 @@ use crate::transport::c09_060_atomic_responder::has_atomics;
 use crate::transport::datagrams as transport_datagrams;
 use crate::transport::rc::answer::{ACKNOWLEDGEMENT, MSN};
 use crate::transport::rc::{self, offers};
+pub(in crate::transport) use pair::family::{
+    PAIR_ACCESS, PAIR_ATOMICS, PAIR_LENGTH, PAIR_ORDER, PAIR_RNR, PAIR_RNR_RETRY, PAIR_SEQUENCE, PAIR_TIMEOUT,
+};
 use pair::family::{
     PAIR_ACCESS_ROWS, PAIR_ATOMICS_ROWS, PAIR_LENGTH_ROWS, PAIR_ORDER_ROWS, PAIR_RNR_RETRY_ROWS, PAIR_RNR_ROWS,
     PAIR_SEQUENCE_ROWS, PAIR_TIMEOUT_ROWS,
 };
-pub(in crate::transport) use pair::family::{
-    PAIR_ACCESS, PAIR_ATOMICS, PAIR_LENGTH, PAIR_ORDER, PAIR_RNR, PAIR_RNR_RETRY, PAIR_SEQUENCE, PAIR_TIMEOUT,
-};
 use parts::Cells;
-
 
 /// Strengths that can be asked for.
 const STRENGTHS: (u64, u64) = (2, 4);

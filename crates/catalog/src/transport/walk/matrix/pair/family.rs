@@ -5,9 +5,7 @@ use verbatim_record::{Findings, Gap, Trace, labels};
 use verbatim_tester::{Need, Step as Done, Test, Tester};
 
 use super::super::super::directed::{RNR, TIMEOUT};
-use super::super::super::{
-    ACCESS, ATOMICS, COMPLETION, DUPLICATES, ERRORS, IMMEDIATE, INVALID, NAKS, RESPONSE_DATA,
-};
+use super::super::super::{ACCESS, ATOMICS, COMPLETION, DUPLICATES, ERRORS, IMMEDIATE, INVALID, NAKS, RESPONSE_DATA};
 use super::super::{Matrix, OPERATIONS, PARAMETERS, Run, given, is_part, matrix_of};
 use super::{access, atomics, length, order, retry, rnr, sequence};
 use crate::transport::c09_060_atomic_responder::has_atomics;
@@ -23,7 +21,10 @@ const EVENTS: &str = "11.6.3 asynchronous events";
 
 /// Declares a family of rows between two adapters, and its test.
 macro_rules! pair {
-    ($name:ident $matrix:ident $id:literal $family:expr, $scene:path, $about:literal $conditions:literal [$($statement:path),*]) => {
+    (
+        $name:ident $matrix:ident $id:literal $family:expr, $scene:path,
+        $about:literal $conditions:literal [$($statement:path),*]
+    ) => {
         pub(in super::super) static $matrix: Matrix = Matrix::new(&$family, Run::Pairs($scene));
 
         #[doc = $about]
@@ -32,8 +33,9 @@ macro_rules! pair {
             aliases: &[],
             revision: 1,
             about: $about,
-            reading: concat!($conditions, ": each pair of values occurs in a row. The DUT is requester or responder, and \
-                the tester's adapter is the other end. The rules judge both hosts' completions, states, events and memory."),
+            reading: concat!($conditions, ": each pair of values occurs in a row. The DUT is requester or \
+                responder, and the tester's adapter is the other end. The rules judge both hosts' completions, \
+                states, events and memory."),
             statements: &[$($statement),*],
             needs: &[Need::Verbs],
             parameters: PARAMETERS,

@@ -26,8 +26,8 @@ use verbatim_tester::{Step, Tester};
 use verbatim_wire::packet::{AckTimeout, RKey};
 
 use crate::transport::rc::ask;
-use scene::{Peer, Post, When, Wrong, is_atomic};
 pub(super) use scene::Scene;
+use scene::{Peer, Post, When, Wrong, is_atomic};
 
 const FILL: Label<Verbs> = Label::new("fill the memory of an end");
 const CLOSED: Label<Verbs> = Label::new("register memory that the device may not write");
