@@ -317,8 +317,17 @@ impl VirtualRig {
         }
     }
 
-    /// Delivers a native packet of an adapter to the port at the other end.
+    /// Delivers a native packet of an adapter to the port at the other end, or to the adapter's own port if the port
+    /// has the packet's DLID.
     fn deliver_data(&mut self, from: Side, bytes: &[u8]) {
+        let now = self.since_start();
+        let own = &mut self.adapters[from as usize];
+        let dlid = bytes.get(..Lrh::SIZE).map(|lrh| Lrh::from_bytes(lrh).dlid());
+        let port = own.profile().infiniband.as_ref();
+        if port.zip(dlid).is_some_and(|(port, dlid)| port.has(dlid)) {
+            own.handle_native(now, bytes);
+            return;
+        }
         let arrival = (bytes, Delimiter::Egp);
         match from {
             Side::Tester => self.deliver_native(0, arrival, false),
@@ -333,6 +342,11 @@ impl VirtualRig {
     }
 
     fn put_on_segment(&mut self, from: MacAddress, frame: Vec<u8>) {
+        // An adapter delivers its frames to itself without the segment.
+        if frame.len() >= Ethernet::SIZE && Ethernet::from_bytes(&frame).dst() == from {
+            self.schedule(self.now.after(WAY), Event::Frame(from, frame));
+            return;
+        }
         let spacing = self.segment.spacing();
         let leaves = match self.left.get(&from.0) {
             Some(last) if !spacing.is_zero() => last.after(spacing).max(self.now),
@@ -352,8 +366,8 @@ impl VirtualRig {
         }
     }
 
-    /// Delivers a frame to all addressed stations except its sender. Returns the frame if the tester's Ethernet
-    /// port receives it.
+    /// Delivers a frame to all addressed stations, and a multicast not to its sender. Returns the frame if the
+    /// tester's Ethernet port receives it.
     fn deliver(&mut self, from: MacAddress, frame: Vec<u8>) -> Option<Arrival> {
         if frame.len() < Ethernet::SIZE {
             return None;
@@ -362,7 +376,7 @@ impl VirtualRig {
         let now = self.since_start();
         for side in [Side::Dut, Side::Tester] {
             let mac = Self::mac_of(side);
-            if mac != from && (to == mac || to.is_multicast()) {
+            if to == mac || mac != from && to.is_multicast() {
                 self.adapters[side as usize].handle(now, &frame);
             }
         }

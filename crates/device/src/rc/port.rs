@@ -91,7 +91,9 @@ impl Port {
             }
             _ => return,
         };
-        let Some(&mac) = self.neighbours.get(&to) else {
+        // A port knows its own address.
+        let own = self.has(Address::Ip(to)).then_some(&self.mac);
+        let Some(&mac) = own.or_else(|| self.neighbours.get(&to)) else {
             let waiting = self.wait_for(at, from, to);
             if waiting.packets.len() < MAX_WAITING {
                 waiting.packets.push((at, path, transport));
@@ -117,6 +119,7 @@ impl Port {
     /// Resolves the address of a connection before its first packet.
     pub(crate) fn resolve(&mut self, now: Duration, path: &Path) {
         if let (Address::Ip(from), Address::Ip(to)) = (path.from, path.to)
+            && !self.has(Address::Ip(to))
             && !self.neighbours.contains_key(&to)
         {
             self.wait_for(now, from, to);

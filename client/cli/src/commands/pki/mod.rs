@@ -303,7 +303,7 @@ fn plan(names: &[Host], client: &str, days: u16) -> Result<(Vec<Planned>, String
         name: "crl.pem".into(),
         about: "the CA's list of revoked certificates, for servers".into(),
         secret: false,
-        text: ca.revoke(&[], now)?,
+        text: ca.revoke(&[], 0, now)?,
     };
     let mut planned = pair_of(
         "ca",
