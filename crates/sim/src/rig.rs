@@ -10,7 +10,7 @@ use verbatim_device::{Defect, Device, Profile};
 use verbatim_record::{Delimiter, OWN_PORT, Side, Span, Time};
 use verbatim_tester::{Arrival, FramePort, Need, PortId, Rig, RigInfo, Route, Step, Stimulus, Stop};
 use verbatim_wire::ether::{Ethernet, MacAddress};
-use verbatim_wire::{Layout, MKey, Mad, Method};
+use verbatim_wire::{Layout, Lrh, MKey, Mad, Method};
 
 use crate::host;
 use crate::link::{Tamper, smi_forward, smi_return};
