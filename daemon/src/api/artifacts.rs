@@ -1,13 +1,14 @@
 //! The files of a run's record, for clients to read.
 
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io::{self, Read, Seek};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use nix::fcntl::OFlag;
 use tonic::Status;
 use verbatim_proto::v1::{Artifact, ReadArtifactResponse};
+use verbatim_record::{Bundle, BundleError};
 
 use super::errors;
 use super::streams::Out;
@@ -20,6 +21,8 @@ const CHUNK: usize = 64 << 10;
 pub(super) const AHEAD: usize = 2;
 /// The name of the capture file, which the daemon makes when a client reads it.
 pub(super) const CAPTURE: &str = "run.pcapng";
+/// The end of the name of a compressed record. Clients read the record under its name without `.zst`.
+const PACKED: &str = ".rec.zst";
 
 /// Returns the files of a record, sorted by name. The list is empty if the directory does not exist yet.
 pub(super) fn list(directory: &Path) -> Result<Vec<Artifact>, Status> {
@@ -39,6 +42,21 @@ pub(super) fn list(directory: &Path) -> Result<Vec<Artifact>, Status> {
             artifacts.push(Artifact { name, size_bytes });
         }
     }
+    if artifacts.iter().any(|artifact| artifact.name.ends_with(PACKED)) {
+        // Clients see plain records.
+        let bundle = Bundle::open_unread(directory).map_err(|error| errors::internal(&error.to_string()))?;
+        let is_packed = |name: &str| bundle.files().any(|file| name.strip_suffix(".zst") == Some(&file.name));
+        artifacts.retain(|artifact| !is_packed(&artifact.name) && !artifact.name.ends_with(".rec"));
+        artifacts.extend(
+            bundle
+                .files()
+                .filter(|file| file.name.ends_with(".rec"))
+                .map(|file| Artifact {
+                    name: file.name.clone(),
+                    size_bytes: file.bytes,
+                }),
+        );
+    }
     artifacts.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(artifacts)
 }
@@ -56,9 +74,11 @@ pub(super) fn open(directory: &Path, name: &str) -> Result<File, Status> {
     if name == CAPTURE && !found {
         return capture(directory);
     }
+    if !found && name.ends_with(".rec") && directory.join(format!("{name}.zst")).exists() {
+        return unpacked(directory, name);
+    }
     if !found {
-        let message = format!("the run has no file {name:?}; ListArtifacts lists its files");
-        return Err(errors::not_found("ARTIFACT_UNKNOWN", name, &message));
+        return Err(unknown(name));
     }
     let opened = File::options()
         .read(true)
@@ -79,6 +99,30 @@ fn capture(directory: &Path) -> Result<File, Status> {
         errors::not_found("CAPTURE_UNAVAILABLE", CAPTURE, &message)
     })?;
     File::open(&path).map_err(|error| unreadable(&path, &error))
+}
+
+/// Returns a compressed record as a plain file without a name.
+fn unpacked(directory: &Path, name: &str) -> Result<File, Status> {
+    let wrong = |error: BundleError| errors::internal(&error.to_string());
+    let bundle = Bundle::open_unread(directory).map_err(wrong)?;
+    let mut records = bundle.each_record();
+    let Some(record) = records.find(|record| record.name() == name) else {
+        return Err(unknown(name));
+    };
+    let beside = captures(directory.ancestors().nth(3).unwrap_or(directory));
+    let plain = || {
+        fs::create_dir_all(&beside)?;
+        let mut plain = tempfile::tempfile_in(&beside)?;
+        io::copy(&mut record.open().map_err(io::Error::other)?, &mut plain)?;
+        plain.rewind()?;
+        Ok(plain)
+    };
+    plain().map_err(|error| unreadable(&beside, &error))
+}
+
+fn unknown(name: &str) -> Status {
+    let message = format!("the run has no file {name:?}; ListArtifacts lists its files");
+    errors::not_found("ARTIFACT_UNKNOWN", name, &message)
 }
 
 /// Returns whether `name` can only name a file directly in the record's directory.
