@@ -1,9 +1,10 @@
-//! Selects tests by id, alias, statement or glob, or else by a word.
+//! Selects tests by duration, id, alias, statement or glob, or else by a word.
 
 use verbatim_nearest::nearest;
 use verbatim_tester::Test;
 
 use crate::chapters::TESTS;
+use crate::estimate::Extent;
 use crate::glob::glob;
 use crate::statements::{canonical, statement, statements, typable};
 use crate::words::{is_in, nearest_word};
@@ -20,7 +21,8 @@ pub struct SelectError {
 }
 
 /// Returns the tests that match any of the patterns, in the catalogue's order, or all tests if there is no pattern. A
-/// pattern that matches no name is searched as a word of the tests: `rnr`, `m_key`.
+/// pattern that matches no name is searched as a word of the tests: `rnr`, `m_key`. The patterns `quick`, `standard`
+/// and `full` are selections by duration: see [`Extent`].
 ///
 /// # Errors
 /// Returns an error for the first pattern that matches nothing.
@@ -36,6 +38,9 @@ type Matches = fn(&str, &Test) -> bool;
 
 /// Returns how to match a pattern: as a name, or as a word if no name matches.
 fn meant(pattern: &str) -> Result<Matches, SelectError> {
+    if Extent::named(pattern).is_some() {
+        return Ok(|name, test| Extent::named(name).is_some_and(|extent| extent.has(test)));
+    }
     let matches: [Matches; 2] = [matches, is_in];
     // A statement's id or a glob is never a word, even if no test matches it.
     let is_name = canonical(pattern).is_some() || pattern.contains(['*', '?']);
@@ -93,6 +98,9 @@ mod tests {
         assert_eq!(ids("v1c14-021"), ["c14-017-lease-zero", "c14-walk"]);
         assert_eq!(ids("c14-016-*-protect-?").len(), 12);
         assert_eq!(select(&[]).unwrap().len(), TESTS.len());
+        assert_eq!(ids("full").len(), TESTS.len());
+        assert!(!ids("standard").contains(&"c14-017-lease-periods") && ids("standard").contains(&"c14-walk"));
+        assert!(!ids("quick").contains(&"c14-walk") && ids("quick").contains(&"c14-016-get-protect-2"));
     }
 
     #[test]
