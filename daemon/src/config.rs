@@ -261,7 +261,7 @@ impl RawKeep {
             age: self
                 .days
                 .map(|days| Duration::from_secs(u64::from(days) * 24 * 60 * 60)),
-            bytes: self.gib.map(|gib| u64::from(gib) << 30),
+            bytes: self.gib.map(|gib| u64::from(gib) << 30).or(Retention::default().bytes),
         }
     }
 }

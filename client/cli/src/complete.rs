@@ -96,7 +96,9 @@ pub(crate) fn tests(word: &OsStr) -> Vec<CompletionCandidate> {
     let statements = statements()
         .iter()
         .map(|statement| (typable(&statement.id).into_owned(), statement.title.clone()));
-    offered(word, tests.chain(aliases).chain(statements))
+    let selections =
+        ["quick", "standard", "full"].map(|name| (name.to_owned(), "tests selected by duration".to_owned()));
+    offered(word, tests.chain(aliases).chain(statements).chain(selections))
 }
 
 /// Completes the newest runs of a daemon.

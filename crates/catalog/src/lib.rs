@@ -11,6 +11,7 @@
 mod addressing;
 mod chapters;
 mod cover;
+mod estimate;
 mod glob;
 mod judging;
 mod kernel;
@@ -29,6 +30,7 @@ pub mod deviations;
 pub mod link;
 
 pub use chapters::{TESTS, chapter};
+pub use estimate::{Extent, estimate};
 pub use judging::{JudgeError, judge, judge_trace};
 pub use parameters::{WrongParameter, expected_of, wrong_parameters};
 pub use register::Register;

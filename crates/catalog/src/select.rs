@@ -1,4 +1,4 @@
-//! Selects tests by id, alias, statement or glob, or else by a word.
+//! Selects tests by duration, id, alias, statement or glob, or else by a word.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -7,6 +7,7 @@ use verbatim_nearest::nearest;
 use verbatim_tester::Test;
 
 use crate::chapters::TESTS;
+use crate::estimate::Extent;
 use crate::glob::glob;
 use crate::statements::{canonical, statement, statements, typable};
 use crate::words::{is_in, nearest_word};
@@ -34,7 +35,8 @@ static NAMED: LazyLock<BTreeMap<String, Vec<usize>>> = LazyLock::new(|| {
 });
 
 /// Returns the tests that match any of the patterns, in the catalogue's order, or all tests if there is no pattern. A
-/// pattern that matches no name is searched as a word of the tests: `rnr`, `m_key`.
+/// pattern that matches no name is searched as a word of the tests: `rnr`, `m_key`. The patterns `quick`, `standard`
+/// and `full` are selections by duration: see [`Extent`].
 ///
 /// # Errors
 /// Returns an error for the first pattern that matches nothing.
@@ -75,6 +77,7 @@ pub fn select_or_all_errors(patterns: &[String]) -> Result<Vec<&'static Test>, V
 pub fn is_exact(pattern: &str) -> bool {
     let begins_with = |first: char| pattern.starts_with(first) || pattern.starts_with(first.to_ascii_uppercase());
     NAMED.contains_key(&pattern.to_ascii_lowercase())
+        || Extent::named(pattern).is_some()
         || statement(pattern).is_some()
         || (begins_with('c') || begins_with('v')) && canonical(pattern).is_some()
 }
@@ -82,6 +85,11 @@ pub fn is_exact(pattern: &str) -> bool {
 /// Returns the indices of the tests that match a pattern as a name, or else as a word.
 fn matching(pattern: &str) -> Vec<usize> {
     let all = || TESTS.iter().enumerate();
+    if let Some(extent) = Extent::named(pattern) {
+        return all()
+            .filter_map(|(index, test)| extent.has(test).then_some(index))
+            .collect();
+    }
     // A statement's id or a glob is never a word, even if no test matches it.
     if let Some(id) = canonical(pattern) {
         let judges = |test: &Test| test.statements.contains(&id.as_str());
@@ -138,6 +146,9 @@ mod tests {
         assert_eq!(ids("v1c14-021"), ["c14-017-lease-zero", "c14-walk"]);
         assert_eq!(ids("c14-016-*-protect-?").len(), 12);
         assert_eq!(select(&[]).unwrap().len(), TESTS.len());
+        assert_eq!(ids("full").len(), TESTS.len());
+        assert!(!ids("standard").contains(&"c14-017-lease-periods") && ids("standard").contains(&"c14-walk"));
+        assert!(!ids("quick").contains(&"c14-walk") && ids("quick").contains(&"c14-016-get-protect-2"));
     }
 
     #[test]

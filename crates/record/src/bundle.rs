@@ -1,6 +1,7 @@
 //! The directory of a finished run: `run.json`, one record per test, `verdicts.json`, and a manifest with the hash of
 //! every file.
 
+mod packed;
 mod signed;
 
 use std::collections::BTreeSet;
@@ -188,7 +189,7 @@ fn open_file(path: &Path) -> Result<Option<(File, u64)>, BundleError> {
 }
 
 /// Reads at most `bytes + 1` bytes. The extra byte shows whether the file has grown since `bytes` was read as its size.
-fn read_up_to(path: &Path, file: File, bytes: u64) -> Result<Vec<u8>, BundleError> {
+fn read_up_to(path: &Path, file: impl Read, bytes: u64) -> Result<Vec<u8>, BundleError> {
     let mut read = Vec::new();
     file.take(bytes.saturating_add(1))
         .read_to_end(&mut read)
@@ -329,10 +330,11 @@ impl BundleWriter {
     /// # Errors
     /// Returns an error when the directory cannot be read, or a file cannot be removed.
     pub fn resume(directory: &Path, done: u32) -> Result<Self, BundleError> {
+        packed::unpack(directory, &names(directory)?)?;
         for name in names(directory)? {
             let record = name.strip_suffix(".rec").and_then(|name| name.split('-').next());
             let beyond = record.is_some_and(|number| number.parse().is_ok_and(|number: u32| number > done));
-            if beyond || [MANIFEST, UNFINISHED, SIGNATURE, PUBLIC_KEY].contains(&name.as_str()) {
+            if beyond || [MANIFEST, UNFINISHED, packed::UNFINISHED, SIGNATURE, PUBLIC_KEY].contains(&name.as_str()) {
                 let path = directory.join(name);
                 std::fs::remove_file(&path).map_err(io(&path))?;
             }
@@ -453,6 +455,21 @@ impl StoredRecord<'_> {
         self.listed.bytes
     }
 
+    /// Returns the record's file name in the manifest.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.listed.name
+    }
+
+    /// Opens the record to read its bytes, which are not checked against the manifest. The reader decompresses a
+    /// compressed record, and returns no more bytes than the manifest lists.
+    ///
+    /// # Errors
+    /// Returns an error when the file cannot be opened.
+    pub fn open(&self) -> Result<impl Read + Send + use<>, BundleError> {
+        Ok(open_listed(&self.path, self.listed)?.take(self.listed.bytes))
+    }
+
     /// Reads the record's bytes and checks them against the manifest.
     ///
     /// # Errors
@@ -478,23 +495,34 @@ impl StoredRecord<'_> {
     }
 }
 
-/// Reads a file, and checks its bytes against the manifest's entry. `each` gets the parts of the file, in order; use
-/// them only if this function succeeds.
-fn checked(path: &Path, listed: &ManifestFile, each: impl FnMut(&[u8])) -> Result<(), BundleError> {
+/// Opens a file that the manifest lists. The reader decompresses a compressed record.
+fn open_listed(path: &Path, listed: &ManifestFile) -> Result<Box<dyn Read + Send>, BundleError> {
     let wrong = |found: String| BundleError::File {
         path: path.into(),
         expected: format!("a plain file of {} bytes", listed.bytes),
         found,
     };
-    let Some((file, bytes)) = open_file(path)? else {
+    let packed = packed::packed(path);
+    let is_packed = !path.exists() && packed.exists();
+    let Some((file, bytes)) = open_file(if is_packed { &packed } else { path })? else {
         return Err(wrong("a link, a pipe, a device or a directory".into()));
     };
+    if is_packed {
+        return packed::reader(file).map_err(io(&packed));
+    }
     // Compare the size before reading: the file may be of any size.
     if bytes != listed.bytes {
         return Err(wrong(format!("{bytes} bytes")));
     }
+    Ok(Box::new(file))
+}
+
+/// Reads a file, and checks its bytes against the manifest's entry. `each` gets the parts of the file, in order; use
+/// them only if this function succeeds.
+fn checked(path: &Path, listed: &ManifestFile, each: impl FnMut(&[u8])) -> Result<(), BundleError> {
     // One byte more shows whether the file has grown.
-    let (length, found) = hashed(file.take(listed.bytes.saturating_add(1)), each).map_err(io(path))?;
+    let file = open_listed(path, listed)?.take(listed.bytes.saturating_add(1));
+    let (length, found) = hashed(file, each).map_err(io(path))?;
     if found != listed.sha256 || length != listed.bytes {
         return Err(BundleError::File {
             path: path.into(),
@@ -609,9 +637,10 @@ impl Bundle {
         &self.sha256
     }
 
-    /// Returns the size of each file in bytes.
-    pub fn sizes(&self) -> impl Iterator<Item = u64> {
-        self.files.iter().map(|file| file.listed.bytes)
+    /// Returns the files that the manifest lists. The sizes are those of plain records, also if the records are stored
+    /// compressed.
+    pub fn files(&self) -> impl Iterator<Item = &ManifestFile> {
+        self.files.iter().map(|file| &file.listed)
     }
 
     /// Returns the names of files in the directory that the manifest does not list, sorted.
@@ -622,7 +651,7 @@ impl Bundle {
         let listed: BTreeSet<&str> = self.files.iter().map(|file| file.listed.name.as_str()).collect();
         let is_listed = |name: &String| {
             let is_of_signature = [SIGNATURE, PUBLIC_KEY].contains(&name.as_str());
-            name == MANIFEST || (self.signed.is_some() && is_of_signature) || listed.contains(name.as_str())
+            name == MANIFEST || (self.signed.is_some() && is_of_signature) || listed.contains(packed::plain(name))
         };
         let mut added = names(&self.directory)?;
         added.retain(|name| !is_listed(name));

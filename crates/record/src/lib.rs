@@ -31,7 +31,9 @@ pub const OWN_PORT: u32 = u32::MAX;
 /// The bytes of a frame, in a shared buffer.
 pub use prost::bytes::Bytes;
 
-pub use bundle::{Bundle, BundleError, BundleWriter, LARGEST_BUNDLE, MOST_FILES, Manifest, Signed, StoredRecord};
+pub use bundle::{
+    Bundle, BundleError, BundleWriter, LARGEST_BUNDLE, MOST_FILES, Manifest, ManifestFile, Signed, StoredRecord,
+};
 pub use entry::verbs;
 pub use entry::verbs::{Frame, RoundTrips, Side, VerbsAnswered, VerbsAsked, VerbsTold, Waited};
 pub use entry::{Arrived, Begin, Entry, EntryError, Match, Note, Reset, Role, Sent, Sink, StopReason, Stopped};

@@ -119,8 +119,8 @@ pub fn verify_bundle(directory: &Path) -> Result<Verified, RunError> {
     let added = bundle.added()?;
     let (report, drift, _) = judged(&bundle, directory, |_, _, _| Ok(()))?;
     Ok(Verified {
-        files: bundle.sizes().count(),
-        bytes: bundle.sizes().sum(),
+        files: bundle.files().count(),
+        bytes: bundle.files().map(|file| file.bytes).sum(),
         sha256: bundle.sha256().into(),
         added,
         signed_by,

@@ -1,7 +1,7 @@
 //! The files of a run's record, for clients to read.
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Seek};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
@@ -9,9 +9,11 @@ use std::sync::Arc;
 use nix::fcntl::OFlag;
 use tonic::Status;
 use verbatim_proto::v1::{Artifact, ReadArtifactResponse};
+use verbatim_record::{Bundle, BundleError};
 
 use super::errors;
 use super::streams::Out;
+use crate::store::captures;
 
 /// The size of a chunk in bytes.
 const CHUNK: usize = 64 << 10;
@@ -19,6 +21,8 @@ const CHUNK: usize = 64 << 10;
 pub(super) const AHEAD: usize = 2;
 /// The name of the capture file, which the daemon makes when a client reads it.
 pub(super) const CAPTURE: &str = "run.pcapng";
+/// The end of the name of a compressed record. Clients read the record under its name without `.zst`.
+const PACKED: &str = ".rec.zst";
 
 /// Returns the files of a record, sorted by name. The list is empty if the directory does not exist yet.
 pub(super) fn list(directory: &Path) -> Result<Vec<Artifact>, Status> {
@@ -38,6 +42,21 @@ pub(super) fn list(directory: &Path) -> Result<Vec<Artifact>, Status> {
             artifacts.push(Artifact { name, size_bytes });
         }
     }
+    if artifacts.iter().any(|artifact| artifact.name.ends_with(PACKED)) {
+        // Clients see plain records.
+        let bundle = Bundle::open_unread(directory).map_err(|error| errors::internal(&error.to_string()))?;
+        let is_packed = |name: &str| bundle.files().any(|file| name.strip_suffix(".zst") == Some(&file.name));
+        artifacts.retain(|artifact| !is_packed(&artifact.name) && !artifact.name.ends_with(".rec"));
+        artifacts.extend(
+            bundle
+                .files()
+                .filter(|file| file.name.ends_with(".rec"))
+                .map(|file| Artifact {
+                    name: file.name.clone(),
+                    size_bytes: file.bytes,
+                }),
+        );
+    }
     artifacts.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(artifacts)
 }
@@ -56,15 +75,42 @@ pub(super) fn open(directory: &Path, name: &str) -> Result<File, Status> {
         ));
     }
     let path = directory.join(name);
-    if !fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_file()) {
-        let message = format!("the run has no file {name:?}; ListArtifacts lists its files");
-        return Err(errors::not_found("ARTIFACT_UNKNOWN", name, &message));
+    let found = fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_file());
+    if !found && name.ends_with(".rec") && directory.join(format!("{name}.zst")).exists() {
+        return unpacked(directory, name);
+    }
+    if !found {
+        return Err(unknown(name));
     }
     let opened = File::options()
         .read(true)
         .custom_flags(OFlag::O_NOFOLLOW.bits())
         .open(&path);
     opened.map_err(|error| unreadable(&path, &error))
+}
+
+/// Returns a compressed record as a plain file without a name.
+fn unpacked(directory: &Path, name: &str) -> Result<File, Status> {
+    let wrong = |error: BundleError| errors::internal(&error.to_string());
+    let bundle = Bundle::open_unread(directory).map_err(wrong)?;
+    let mut records = bundle.each_record();
+    let Some(record) = records.find(|record| record.name() == name) else {
+        return Err(unknown(name));
+    };
+    let beside = captures(directory.ancestors().nth(3).unwrap_or(directory));
+    let plain = || {
+        fs::create_dir_all(&beside)?;
+        let mut plain = tempfile::tempfile_in(&beside)?;
+        io::copy(&mut record.open().map_err(io::Error::other)?, &mut plain)?;
+        plain.rewind()?;
+        Ok(plain)
+    };
+    plain().map_err(|error| unreadable(&beside, &error))
+}
+
+fn unknown(name: &str) -> Status {
+    let message = format!("the run has no file {name:?}; ListArtifacts lists its files");
+    errors::not_found("ARTIFACT_UNKNOWN", name, &message)
 }
 
 /// Returns whether `name` can only name a file directly in the record's directory.

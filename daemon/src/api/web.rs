@@ -3,7 +3,6 @@
 
 pub mod report;
 
-use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -17,6 +16,7 @@ use verbatim_proto::v1::run_service_server::RunService as _;
 use verbatim_proto::v1::{
     GetRunRequest, Lease, ListLeasesRequest, ListRigsRequest, ListRunsRequest, Rig, Run, RunState, Verdict,
 };
+use verbatim_record::Bundle;
 
 use super::{Leases, Rigs, Runs, Shared, blocking, errors, names};
 use crate::access::{Caller, Identity};
@@ -159,10 +159,8 @@ fn by_web<T>(from: SocketAddr, message: T) -> Request<T> {
 
 /// Checks that a record exists and is small enough to be judged here. Blocks on the disk.
 fn is_small_enough(directory: &Path, name: &str) -> Result<(), Status> {
-    let sizes =
-        fs::read_dir(directory).map(|files| files.flatten().filter_map(|file| Some(file.metadata().ok()?.len())));
-    let size: u64 = match sizes {
-        Ok(sizes) => sizes.sum(),
+    let size: u64 = match Bundle::open_unread(directory) {
+        Ok(bundle) => bundle.files().map(|file| file.bytes).sum(),
         Err(_) => {
             let what = format!("{name} left no files, or they were removed; `verbatim runs show` prints its verdicts");
             return Err(errors::not_found("RECORD_GONE", name, &what));

@@ -349,9 +349,6 @@ impl Scheduler {
             Ok(leases) => tracing::info!(leases, "leases that ended long ago are deleted"),
             Err(error) => tracing::warn!(%error, "leases that ended long ago cannot be deleted yet"),
         }
-        if limits == Retention::default() {
-            return;
-        }
         let now_ns = self.store.now_ns();
         let go = self.store.with_files().map(|files| limits.go(now_ns, &files));
         for run in go.unwrap_or_default() {

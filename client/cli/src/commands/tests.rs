@@ -18,12 +18,13 @@ use crate::server::{self, Place};
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// Only tests that match: an id, a public name, a statement such as C14-16, a glob, or a word such as rnr or m_key,
-    /// which is looked for in ids, titles, public names and statements
+    /// which is looked for in ids, titles, public names and statements; or a selection: quick, standard, full
     patterns: Vec<String>,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
-    /// Also show each test's reading of unclear steps, its public names, statements and parameters
+    /// Also show each test's duration on a rig in real time, its reading of unclear steps, its public names, statements
+    /// and parameters
     #[arg(long)]
     long: bool,
     /// Show which of the tests this rig of the rig file can run, and what it lacks for the others
@@ -39,6 +40,7 @@ struct Listed<'a> {
     id: &'a str,
     aliases: &'a [String],
     revision: u32,
+    estimate_s: u64,
     about: &'a str,
     reading: &'a str,
     statements: &'a [String],
@@ -154,6 +156,7 @@ fn listed(test: &v1::Test) -> Listed<'_> {
         id: &test.id,
         aliases: &test.aliases,
         revision: test.revision,
+        estimate_s: verbatim_catalog::estimate(&test.id).as_secs(),
         about: &test.about,
         reading: &test.reading,
         statements: &test.statements,

@@ -3,6 +3,8 @@
 pub(crate) mod counter;
 pub(crate) mod document;
 mod explained;
+pub(crate) mod history;
+mod pace;
 pub(crate) mod progress;
 pub(crate) mod tables;
 
@@ -15,6 +17,7 @@ use verbatim_run::Report;
 use verbatim_text::{Paint, Text, shown_json};
 
 pub(crate) use explained::{Telling, explanation};
+pub(crate) use pace::words as duration_words;
 pub(crate) use verbatim_report::{counted, plural};
 pub(crate) use verbatim_text::say as note;
 

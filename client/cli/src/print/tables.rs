@@ -263,6 +263,8 @@ pub(crate) fn tests(tests: &[v1::Test], long: bool, columns: Option<usize>) -> T
             None => out.line(line),
         }
         if long {
+            let lasts = super::duration_words(verbatim_catalog::estimate(&test.id));
+            out.line(format_args!("    Lasts about {lasts} in real time"));
             out.line(format_args!("    Reading: {}", test.reading));
             if !test.aliases.is_empty() {
                 out.line(format_args!("    Public names: {}", test.aliases.join(", ")));
@@ -284,6 +286,15 @@ pub(crate) fn tests(tests: &[v1::Test], long: bool, columns: Option<usize>) -> T
                 ));
             }
         }
+    }
+    if long {
+        let whole = tests.iter().map(|test| verbatim_catalog::estimate(&test.id)).sum();
+        let count = super::counted(tests.len() as u64, "test", "tests");
+        out.line("");
+        out.line(format_args!(
+            "{count}, about {} in real time",
+            super::duration_words(whole)
+        ));
     }
     out
 }

@@ -133,3 +133,47 @@ fn rejects_manifest_that_is_a_link() {
     let error = Bundle::open(directory.path()).unwrap_err().to_string();
     assert!(error.contains("it is no plain file"), "{error}");
 }
+
+/// Writes a complete bundle with one large record, and compresses it. Returns the record's bytes.
+fn with_packed(directory: &Path) -> Vec<u8> {
+    let bytes: Vec<u8> = (0..100_000u32).flat_map(|i| (i % 4001).to_le_bytes()).collect();
+    std::fs::write(directory.join("001-t.rec"), &bytes).unwrap();
+    let writer = BundleWriter {
+        directory: directory.into(),
+        records: 1,
+    };
+    writer.seal().unwrap();
+    Bundle::open(directory).unwrap().pack().unwrap();
+    bytes
+}
+
+#[test]
+fn compressed_record_reads_as_the_plain_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let bytes = with_packed(directory.path());
+    let file = std::fs::read(directory.path().join("001-t.rec.zst")).unwrap();
+    assert!(file.len() < bytes.len() / 2, "{}", file.len());
+    let bundle = Bundle::open(directory.path()).unwrap();
+    assert_eq!(bundle.each_record().next().unwrap().bytes().unwrap(), bytes);
+    assert_eq!(bundle.added().unwrap(), Vec::<String>::new());
+    // A worker that died before it reported the end of its run resumes the run.
+    std::fs::write(directory.path().join(packed::UNFINISHED), "x").unwrap();
+    let resumed = BundleWriter::resume(directory.path(), 1).unwrap();
+    assert_eq!(names(resumed.directory()).unwrap(), ["001-t.rec"]);
+    resumed.seal().unwrap();
+    assert_eq!(Bundle::open(directory.path()).unwrap().sha256(), bundle.sha256());
+}
+
+#[test]
+fn altered_compressed_record_is_an_error() {
+    let directory = tempfile::tempdir().unwrap();
+    with_packed(directory.path());
+    let path = directory.path().join("001-t.rec.zst");
+    let file = std::fs::read(&path).unwrap();
+    let larger = ruzstd::encoding::compress_to_vec(&[0u8; 1 << 20][..], ruzstd::encoding::CompressionLevel::Fastest);
+    for altered in [&file[..0], &file[..file.len() - 9], b"text", &larger] {
+        std::fs::write(&path, altered).unwrap();
+        let error = Bundle::open(directory.path()).unwrap_err().to_string();
+        assert!(error.contains("001-t.rec"), "{error}");
+    }
+}

@@ -24,10 +24,10 @@ use crate::{exit, print};
 /// Returns the run's settings with the selected tests, and with the default seed of the rig.
 pub(super) fn chosen(arguments: &Arguments, mut spec: RunSpec) -> anyhow::Result<RunSpec> {
     let tests = verbatim_catalog::select(&spec.patterns).map_err(|error| Usage(error.to_string()))?;
-    if arguments.seed.is_none()
-        && let Ok(rig) = rig_file(arguments)?.find(&spec.rig)
-    {
-        spec.seed = arguments.seed_on(rig.kind.name());
+    if let Ok(rig) = rig_file(arguments)?.find(&spec.rig) {
+        let kind = rig.kind.name();
+        spec.seed = arguments.seed_on(kind);
+        spec.patterns = arguments.patterns_on(kind);
     }
     if arguments.chooses() {
         let failed = arguments.failed.then(|| last::of(&spec.rig)).transpose()?;
@@ -71,6 +71,8 @@ pub(super) fn run(
         lease: Arc::default(),
     };
     let mut progress = Progress::new(arguments.lines());
+    let ids: Vec<String> = tests.iter().map(|test| test.id.into()).collect();
+    progress.expects(&request.rig.name, request.rig.kind.name(), &ids);
     let report = run::execute(&request, &mut |event| progress.show(&event))?;
     progress.finish();
     last::keep(&arguments.rig_name(), &report.verdicts);

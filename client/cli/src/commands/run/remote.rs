@@ -27,9 +27,9 @@ const LEFT: u8 = 130;
 
 /// Returns the run's settings with the selected tests of the daemon, and with the default seed.
 pub(super) fn chosen(arguments: &Arguments, mut spec: v1::RunSpec, address: &Address) -> anyhow::Result<v1::RunSpec> {
-    if arguments.seed.is_none() {
-        spec.seed = seed(arguments, address)?;
-    }
+    let kind = kind(arguments, address);
+    spec.seed = arguments.seed_on(&kind);
+    spec.patterns = arguments.patterns_on(&kind);
     if !arguments.chooses() {
         return Ok(spec);
     }
@@ -47,13 +47,13 @@ pub(super) fn chosen(arguments: &Arguments, mut spec: v1::RunSpec, address: &Add
     Ok(spec)
 }
 
-/// Returns the default seed of a run, from the kind of its rig, if the kind is known before the run starts.
-fn seed(arguments: &Arguments, address: &Address) -> anyhow::Result<u64> {
+/// Returns the kind of the run's rig: "any" if the daemon chooses the rig.
+fn kind(arguments: &Arguments, address: &Address) -> String {
     if let Some(kind) = arguments.labels.iter().find_map(|label| label.strip_prefix("kind=")) {
-        return Ok(arguments.seed_on(kind));
+        return kind.into();
     }
     if !arguments.labels.is_empty() {
-        return Ok(arguments.seed_on("any"));
+        return "any".into();
     }
     let (lease, rig) = (arguments.lease.clone(), arguments.rig.clone());
     let kind = server::at(address, |client| async move {
@@ -64,7 +64,15 @@ fn seed(arguments: &Arguments, address: &Address) -> anyhow::Result<u64> {
         Ok(client.get_rig(&rig.parse()?).await?.kind)
     });
     // Ignore a problem with the lease or the rig here: the run itself reports it.
-    Ok(arguments.seed_on(&kind.unwrap_or_else(|_| "virtual".into())))
+    kind.unwrap_or_else(|_| "virtual".into())
+}
+
+/// Tells the progress which tests the run has, so that it can show how long they last.
+async fn expect(client: &Client, run: &v1::Run, progress: &mut Progress) -> anyhow::Result<()> {
+    let rig = run.spec.as_ref().map_or("", |spec| spec.rig.as_str());
+    let kind = client.get_rig(&rig.parse()?).await?.kind;
+    progress.expects(rig, &kind, &run.tests);
+    Ok(())
 }
 
 /// Returns the tests that did not pass in the last run on a rig.
@@ -141,7 +149,7 @@ async fn carried_out(
         interrupted: true,
     };
     let mut stop = Stop::listen()?;
-    let progress = Progress::new(arguments.lines());
+    let mut progress = Progress::new(arguments.lines());
     let (run, stopped) = tokio::select! {
         run = client.create_run_under(request.clone()) => (run?, false),
         () = stop.asked() => {
@@ -176,7 +184,8 @@ async fn carried_out(
         say_if_it_waits(&client, &run, &progress, wait).await;
     }
     let mut stop = Some(stop);
-    let mut progress = progress;
+    // Without the kind of the rig, the progress shows no time.
+    expect(&client, &run, &mut progress).await.unwrap_or_default();
     let followed = follow(&client, &name, 0, &mut progress, stop.as_mut(), stopped, |_| Ok(())).await?;
     let Followed::Ended { run, interrupted } = followed else {
         return Ok(left());
