@@ -55,16 +55,19 @@ pub(super) async fn of(directory: PathBuf) -> Result<String, String> {
 pub fn print(directory: &Path) -> anyhow::Result<()> {
     setrlimit(Resource::RLIMIT_AS, MEMORY, MEMORY)?;
     let kept = verbatim_run::read_bundle(directory, Digest::of)?;
-    let page = verbatim_report::html(&Reported {
-        run: &kept.report.run,
+    let run = &kept.report.run;
+    let known = Register::default().known(&run.fingerprint, run.started_ns, &kept.report.verdicts);
+    let reported = Reported {
+        run,
         verdicts: &kept.report.verdicts,
         records: &kept.records,
         before: &[],
         not_judged_anew: &kept.report.not_judged_anew,
-        deviations: &Register::default(),
+        known: &known,
         tolerates_known: false,
         seal: &kept.seal,
-    });
+    };
+    let page = verbatim_report::linked(&reported, "../");
     io::stdout().lock().write_all(page.as_bytes())?;
     Ok(())
 }
