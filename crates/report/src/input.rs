@@ -3,7 +3,6 @@
 use core::time::Duration;
 use std::collections::{BTreeMap, HashMap};
 
-use verbatim_catalog::Register;
 use verbatim_catalog::deviations::{Known, Showed};
 use verbatim_record::{Entry, Outcome, Span, Verdict};
 use verbatim_record_proto::v1::{Check, RunInfo};
@@ -26,8 +25,8 @@ pub struct Reported<'a> {
     pub before: &'a [Past],
     /// The tests whose verdict was taken from the run instead of judged anew, each with the reason.
     pub not_judged_anew: &'a BTreeMap<String, String>,
-    /// The known deviations of devices.
-    pub deviations: &'a Register,
+    /// The known deviations of this kind of device, each with whether it was seen.
+    pub known: &'a [Known],
     /// Whether JUnit and TAP do not count a test as failed if known deviations explain all its findings.
     pub tolerates_known: bool,
     /// The manifest's hash and its signer, as text, or empty without a bundle.
@@ -42,15 +41,9 @@ impl<'a> Reported<'a> {
             .find(|record| record.begin.as_ref().is_some_and(|begin| begin.test == test))
     }
 
-    /// Returns the known deviations of this kind of device, each with whether it was seen.
-    pub(crate) fn deviations(&self) -> Vec<Known> {
-        self.deviations
-            .known(&self.run.fingerprint, self.run.started_ns, self.verdicts)
-    }
-
     /// Returns whether a test does not count as failed, because known deviations explain all its findings.
-    pub(crate) fn is_tolerated(&self, test: &str, known: &[Known]) -> bool {
-        self.tolerates_known && known.iter().any(|known| known.test == test && known.explains_all)
+    pub(crate) fn is_tolerated(&self, test: &str) -> bool {
+        self.tolerates_known && self.known.iter().any(|known| known.test == test && known.explains_all)
     }
 
     /// Returns the reason why a test's verdict was taken from the run, or `None` if it was judged anew.

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use chrono::DateTime;
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
-use verbatim_catalog::deviations::Known;
 use verbatim_record::{Outcome, Verdict};
 use verbatim_text::{Text, shown, shown_lines};
 
@@ -29,8 +29,15 @@ pub fn junit(of: &Reported<'_>) -> String {
     ] {
         suite.add_property((name, &*shown(value)));
     }
-    let known = of.deviations();
-    suite.add_test_cases(of.verdicts.iter().map(|verdict| case(of, verdict, &known)));
+    if let Some(at) = i64::try_from(of.run.started_ns).ok().filter(|at| *at > 0) {
+        suite.set_timestamp(DateTime::from_timestamp_nanos(at));
+    }
+    if !of.run.host.is_empty() {
+        suite.extra.insert("hostname".into(), (&*shown(&of.run.host)).into());
+    }
+    let times = of.verdicts.iter().filter_map(|verdict| of.took(&verdict.test));
+    suite.set_time(times.sum());
+    suite.add_test_cases(of.verdicts.iter().map(|verdict| case(of, verdict)));
     let mut report = Report::new("verbatim");
     report.add_test_suite(suite);
     let mut xml = report.to_string().unwrap_or_else(|error| format!("<!-- {error} -->"));
@@ -55,9 +62,9 @@ fn without_skipped(mut xml: String) -> String {
     xml
 }
 
-fn case(of: &Reported<'_>, verdict: &Verdict, known: &[Known]) -> TestCase {
+fn case(of: &Reported<'_>, verdict: &Verdict) -> TestCase {
     let outcome = verdict.outcome();
-    let is_tolerated = of.is_tolerated(&verdict.test, known);
+    let is_tolerated = of.is_tolerated(&verdict.test);
     let mut status = match outcome {
         _ if is_tolerated => TestCaseStatus::skipped(),
         Outcome::Pass => TestCaseStatus::success(),
@@ -96,7 +103,7 @@ fn case(of: &Reported<'_>, verdict: &Verdict, known: &[Known]) -> TestCase {
         about.line(as_recorded);
     }
     // List known deviations whether or not they are tolerated.
-    for known in known.iter().filter(|known| known.test == verdict.test) {
+    for known in of.known.iter().filter(|known| known.test == verdict.test) {
         about.line(in_words(known));
     }
     case.set_system_out(&*about);

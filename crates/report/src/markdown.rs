@@ -38,10 +38,9 @@ pub fn markdown(of: &Reported<'_>) -> String {
             out.own("- ").code(test).own(": ").text(why).own("\n");
         }
     }
-    let known = of.deviations();
-    if !known.is_empty() {
+    if !of.known.is_empty() {
         out.own("\n## Known deviations of such devices, which change no verdict\n\n");
-        for known in &known {
+        for known in of.known {
             out.own("- ").text(in_words(known)).own("\n");
         }
     }

@@ -16,14 +16,13 @@ use crate::input::{Reported, explanation, in_words};
 #[must_use]
 pub fn tap(of: &Reported<'_>) -> String {
     let mut out = format!("TAP version 13\n# {}\n1..{}\n", line(&of.summary()), of.verdicts.len());
-    let known = of.deviations();
     for (number, verdict) in (1..).zip(of.verdicts) {
-        let is_tolerated = of.is_tolerated(&verdict.test, &known);
+        let is_tolerated = of.is_tolerated(&verdict.test);
         out.push_str(&point(of, number, verdict, is_tolerated));
         if let Some(as_recorded) = of.as_recorded(&verdict.test) {
             out.push_str(&format!("# {}\n", line(&as_recorded)));
         }
-        for known in known.iter().filter(|known| known.test == verdict.test) {
+        for known in of.known.iter().filter(|known| known.test == verdict.test) {
             out.push_str(&format!("# {}\n", line(&in_words(known))));
         }
     }

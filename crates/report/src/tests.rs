@@ -8,7 +8,7 @@ use verbatim_record::{Begin, Cause, Entry, Frame, Outcome, Role, Span, StopReaso
 use verbatim_record_proto::v1::{Check, CheckResult, Observation, RunInfo};
 
 use crate::ladder::Shown;
-use crate::{Digest, Reported, explain, explain_verdict, html, junit, markdown, tap};
+use crate::{Commands, Detail, Digest, Reported, Selected, explain, explain_verdict, html, junit, list, markdown, tap};
 
 fn verdict(test: &str, outcome: Outcome, reason: &str) -> Verdict {
     Verdict {
@@ -72,7 +72,7 @@ fn with<T>(text: &str, form: impl FnOnce(&Reported<'_>) -> T) -> T {
         records: &[],
         before: &[],
         not_judged_anew: &BTreeMap::new(),
-        deviations: &Register::default(),
+        known: &[],
         tolerates_known: false,
         seal: "",
     })
@@ -94,6 +94,116 @@ fn junit_maps_inconclusive_to_error() {
         "{xml}"
     );
     assert!(xml.contains("type=\"INCONCLUSIVE\""), "{xml}");
+}
+
+#[test]
+fn junit_has_host_start_and_times() {
+    let (run, verdicts) = of_rxe();
+    let run = RunInfo {
+        host: "lab-7".into(),
+        ..run
+    };
+    let mut record = Digest::of(&of_a_command(None), &verdicts[0]);
+    record.took = Some(core::time::Duration::from_millis(1500));
+    record.begin = Some(Begin {
+        test: verdicts[0].test.clone(),
+        ..Begin::default()
+    });
+    let xml = junit(&Reported {
+        run: &run,
+        verdicts: &verdicts,
+        records: &[record],
+        before: &[],
+        not_judged_anew: &BTreeMap::new(),
+        known: &[],
+        tolerates_known: false,
+        seal: "",
+    });
+    for words in [
+        "hostname=\"lab-7\"",
+        "timestamp=\"2026-11-24T02:35:34.000+00:00\"",
+        "<testsuite name=\"rxe\"",
+    ] {
+        assert!(xml.contains(words), "{words}: {xml}");
+    }
+    assert_eq!(xml.matches("time=\"1.500\"").count(), 2, "{xml}");
+}
+
+#[test]
+fn explained_finding_has_at_most_40_lines() {
+    let mut verdict = verdict("c09-1", Outcome::Fail, "it");
+    let frame = |number: u32| {
+        Entry::Frame(Frame {
+            number,
+            label: 0,
+            port: 0,
+            received: number % 2 == 0,
+            at: Span::exactly(Time(0)),
+            bytes: vec![0; 64].into(),
+            delimiter: None,
+        })
+    };
+    let record: Vec<Entry> = (1..=90).map(frame).collect();
+    verdict.findings = vec![
+        Check {
+            exchanges: vec![],
+            frames: (1..=90).collect(),
+            given: vec!["a premise".into(); 30],
+            evidence: vec!["a completion".into(); 30],
+            ..finding(CheckResult::Fail, "it")
+        },
+        Check {
+            follows_from: Some(0),
+            ..finding(CheckResult::Fail, "other")
+        },
+    ];
+    let mut digest = Digest::of(&record, &verdict);
+    digest.begin = Some(Begin {
+        test: "c09-1".into(),
+        ..Begin::default()
+    });
+    let (run, records, verdicts) = (RunInfo::default(), [digest], [verdict]);
+    let reported = Reported {
+        run: &run,
+        verdicts: &verdicts,
+        records: &records,
+        before: &[],
+        not_judged_anew: &BTreeMap::new(),
+        known: &[],
+        tolerates_known: false,
+        seal: "",
+    };
+    let first = Selected {
+        number: Some(1),
+        ..Selected::default()
+    };
+    let commands = Commands {
+        explain: "verbatim explain r",
+        export: "verbatim export r",
+    };
+    let text = explain(&reported, first, Detail::default(), commands);
+    assert!(text.lines().count() <= 40, "{text}");
+    for words in [
+        "  premise:  a premise",
+        "  stimulus: ",
+        "  answer:   ",
+        "84 more packets",
+    ] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    let whole = Detail {
+        fields: false,
+        bytes: true,
+    };
+    assert_eq!(
+        explain(&reported, first, whole, commands)
+            .matches("    0030  00")
+            .count(),
+        90
+    );
+    let lines = list(&reported, Selected::default());
+    assert_eq!(lines.lines().count(), 2, "{lines}");
+    assert!(lines.ends_with(" (follows from #1)\n"), "{lines}");
 }
 
 #[test]
@@ -146,7 +256,7 @@ fn verdicts_not_judged_anew_are_marked() {
         records: &[],
         before: &[],
         not_judged_anew: &BTreeMap::from([(verdicts[0].test.clone(), "of revision 2".into())]),
-        deviations: &Register::default(),
+        known: &[],
         tolerates_known: false,
         seal: "",
     };
@@ -199,7 +309,7 @@ fn equal_passed_checks_are_grouped() {
         records: &[],
         before: &[],
         not_judged_anew: &BTreeMap::new(),
-        deviations: &Register::default(),
+        known: &[],
         tolerates_known: false,
         seal: "manifest SHA-256 12ab",
     });
@@ -304,12 +414,16 @@ fn words_of_a_bundle_forge_nothing_in_any_form() {
         records: &[],
         before: &[],
         not_judged_anew: &not_judged_anew,
-        deviations: &Register::default(),
+        known: &[],
         tolerates_known: false,
         seal: HOSTILE,
     };
     let (markdown, html, tap, xml) = (markdown(&of), html(&of), tap(&of), junit(&of));
-    let explained = explain(&of, None, None, None).to_string();
+    let commands = Commands {
+        explain: "verbatim explain r",
+        export: "verbatim export r",
+    };
+    let explained = explain(&of, Selected::default(), Detail::default(), commands).to_string();
     for form in [&markdown, &html, &tap, &xml, &explained] {
         assert!(!form.contains(['\u{1b}', '\u{9b}', '\u{202e}', '\r']), "{form:?}");
     }
@@ -389,7 +503,7 @@ fn verdict_without_findings_is_explained() {
         records: &records,
         before: &[],
         not_judged_anew: &not_judged_anew,
-        deviations: &Register::default(),
+        known: &[],
         tolerates_known: false,
         seal: "",
     };
@@ -429,13 +543,14 @@ fn of_rxe() -> (RunInfo, Vec<Verdict>) {
 #[test]
 fn known_fail_is_named_in_every_form() {
     let (run, verdicts) = of_rxe();
+    let known = Register::default().known(&run.fingerprint, run.started_ns, &verdicts);
     let of = Reported {
         run: &run,
         verdicts: &verdicts,
         records: &[],
         before: &[],
         not_judged_anew: &BTreeMap::new(),
-        deviations: &Register::default(),
+        known: &known,
         tolerates_known: false,
         seal: "",
     };
@@ -473,7 +588,7 @@ fn nested_fingerprint_is_formatted() {
         records: &[],
         before: &[],
         not_judged_anew: &BTreeMap::new(),
-        deviations: &Register::default(),
+        known: &[],
         tolerates_known: false,
         seal: "",
     });

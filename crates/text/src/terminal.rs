@@ -15,6 +15,8 @@ pub enum Paint {
     Green,
     /// Yellow.
     Yellow,
+    /// Magenta.
+    Magenta,
     /// Grey.
     Grey,
 }
@@ -81,6 +83,7 @@ impl Text {
             Paint::Red => 31,
             Paint::Green => 32,
             Paint::Yellow => 33,
+            Paint::Magenta => 35,
             Paint::Grey => 90,
         };
         let (head, rest) = (head.to_string(), rest.to_string());

@@ -36,7 +36,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let report = report.knowing(&deviations);
     print::judged_otherwise(&report, &drift);
     if arguments.json {
-        print::json(&report)?;
+        print::unless_closed(print::json(&report))?;
     } else {
         let telling = print::Telling {
             all: arguments.all,
@@ -47,7 +47,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         text.extend([print::explanation(&report, &telling)]);
         text.line("");
         text.line(print::summary_with(&report, &place));
-        print::text(&text)?;
+        print::text_of_run(&text)?;
     }
     Ok(ExitCode::from(exit::of_report(&report, arguments.known.known)))
 }

@@ -52,6 +52,16 @@ pub(crate) fn has_terminal_for_messages() -> bool {
     io::stderr().is_terminal()
 }
 
+/// Ignores an error that is a closed pipe. The exit code is then that of the verdicts.
+pub(crate) fn unless_closed(printed: anyhow::Result<()>) -> anyhow::Result<()> {
+    printed.or_else(|error| if is_closed_pipe(&error) { Ok(()) } else { Err(error) })
+}
+
+/// Prints text of a command with verdicts on stdout, as [`text`] does. Ignores a closed pipe.
+pub(crate) fn text_of_run(words: &Text) -> anyhow::Result<()> {
+    unless_closed(text(words))
+}
+
 /// Returns whether an error is a closed stdout pipe.
 pub(crate) fn is_closed_pipe(error: &anyhow::Error) -> bool {
     error
@@ -68,7 +78,8 @@ pub(crate) fn colours() -> bool {
 fn paint(outcome: Outcome) -> Option<Paint> {
     let paint = match outcome {
         Outcome::Pass => Paint::Green,
-        Outcome::Fail | Outcome::Error => Paint::Red,
+        Outcome::Fail => Paint::Red,
+        Outcome::Error => Paint::Magenta,
         Outcome::Inconclusive => Paint::Yellow,
         Outcome::NotApplicable | Outcome::Skipped | Outcome::Unspecified => Paint::Grey,
     };

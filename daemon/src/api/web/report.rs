@@ -81,16 +81,19 @@ pub fn print(directory: &Path) -> anyhow::Result<()> {
         Digest::of(&record, verdict)
     };
     let kept = verbatim_run::read_bundle(directory, learn)?;
-    let page = verbatim_report::html(&Reported {
-        run: &kept.report.run,
+    let run = &kept.report.run;
+    let known = Register::default().known(&run.fingerprint, run.started_ns, &kept.report.verdicts);
+    let reported = Reported {
+        run,
         verdicts: &kept.report.verdicts,
         records: &kept.records,
         before: &[],
         not_judged_anew: &kept.report.not_judged_anew,
-        deviations: &Register::default(),
+        known: &known,
         tolerates_known: false,
         seal: &kept.seal,
-    });
+    };
+    let page = verbatim_report::linked(&reported, "../");
     let secrets = secrets.into_inner().unwrap_or_else(PoisonError::into_inner);
     io::stdout().lock().write_all(secrets.hide(&page).as_bytes())?;
     Ok(())

@@ -51,7 +51,7 @@ async fn page_shows_only_permitted_rigs() {
     assert_eq!(rigs["rigs"].as_array().unwrap().len(), 1, "{rigs}");
     assert_eq!(
         (&rigs["rigs"][0]["name"], &rigs["rigs"][0]["state"]),
-        (&"broken".into(), &"idle".into())
+        (&"rigs/broken".into(), &"IDLE".into())
     );
     let runs: Value = serde_json::from_str(body(&ask(&address, "GET /api/runs"))).unwrap();
     assert_eq!(runs["runs"].as_array().unwrap().len(), 1, "{runs}");
@@ -59,9 +59,12 @@ async fn page_shows_only_permitted_rigs() {
         (&runs["runs"][0]["outcome"], &runs["runs"][0]["counts"]["FAIL"]),
         (&"FAIL".into(), &1.into())
     );
+    assert_eq!(runs["runs"][0]["name"], shown.name);
+    let one: Value = serde_json::from_str(body(&ask(&address, &format!("GET /api/{}", shown.name)))).unwrap();
+    assert_eq!(one["verdicts"][0]["test"], "c14-016-get-protect-2", "{one}");
     let report = ask(&address, &format!("GET /{}", shown.name));
     assert!(
-        report.starts_with("HTTP/1.1 200") && report.contains("c14-016-get-protect-2"),
+        report.starts_with("HTTP/1.1 200") && report.contains("<a href=\"../\">"),
         "{report}"
     );
     // The caller of the socket is an admin, and sees the keys; the page shows none.

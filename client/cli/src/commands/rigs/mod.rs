@@ -219,14 +219,16 @@ fn of_file(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             .rigs
             .iter()
             .map(|rig| {
-                serde_json::json!({
-                    "name": rig.name,
-                    "kind": rig.kind.name(),
-                    "device": device(rig),
-                    "shared_subnet": rig.shared_subnet,
-                    "window": rig.window,
-                    "labels": rig.all_labels().collect::<Vec<_>>(),
-                })
+                let mut document = print::document::rig(&v1::Rig {
+                    name: format!("rigs/{}", rig.name),
+                    kind: rig.kind.name().into(),
+                    device: device(rig),
+                    labels: rig.all_labels().collect(),
+                    ..v1::Rig::default()
+                });
+                document["shared_subnet"] = rig.shared_subnet.into();
+                document["window"] = serde_json::json!(rig.window);
+                document
             })
             .collect();
         print::json(&serde_json::json!({ "rig_file": file.path, "rigs": rigs }))?;

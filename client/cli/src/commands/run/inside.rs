@@ -73,21 +73,26 @@ pub(super) fn run(
     let mut progress = Progress::new(arguments.lines());
     let ids: Vec<String> = tests.iter().map(|test| test.id.into()).collect();
     progress.expects(&request.rig.name, request.rig.kind.name(), &ids);
-    let report = run::execute(&request, &mut |event| progress.show(&event))?;
+    let mut report = run::execute(&request, &mut |event| progress.show(&event))?;
+    if arguments.record.is_none() {
+        // The record is temporary, for reports.
+        report.run.record = None;
+    }
     progress.finish();
     last::keep(&arguments.rig_name(), &report.verdicts);
     let code = exit::of_report(&report, arguments.known.known);
-    let verdicts = report.verdicts.clone();
+    let (verdicts, known) = (report.verdicts.clone(), report.known_deviations.clone());
     let json = if arguments.json {
         Some(Document::Report(Box::new(report)))
     } else {
-        print::text(&print::run_ends(&report, &arguments.telling()))?;
-        print::text(&progress.took(arguments.durations, arguments.verbose))?;
+        print::text_of_run(&print::run_ends(&report, &arguments.telling()))?;
+        print::text_of_run(&progress.took(arguments.durations, arguments.verbose))?;
         None
     };
     Ok(Done {
         code,
         verdicts,
+        known,
         json,
         interrupted: cancel.load(Ordering::Relaxed),
     })

@@ -14,6 +14,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use serde_json::Value;
+use verbatim_catalog::deviations::Known;
 use verbatim_catalog::{Extent, expected_of, select};
 use verbatim_client::v1::{RunSpec, Verdict};
 use verbatim_rig::file::BUILT_IN;
@@ -21,6 +22,7 @@ use verbatim_run::Report;
 
 use crate::commands::known;
 use crate::commands::leases::{Lasts, Priority, wait_at_most};
+use crate::commands::report::Files;
 use crate::exit::Usage;
 use crate::print::Telling;
 use crate::print::progress::Lines;
@@ -72,6 +74,8 @@ pub(crate) struct Arguments {
     /// Keep the records in a new directory, for `verbatim judge` and `verbatim export`
     #[arg(long, value_name = "DIR")]
     record: Option<PathBuf>,
+    #[command(flatten)]
+    reports: Files,
     /// Sign the record with this private key of ed25519, in PEM, as `verbatim sign` does
     #[arg(long, value_name = "KEY.pem", requires = "record")]
     sign: Option<PathBuf>,
@@ -121,6 +125,8 @@ pub(crate) struct Arguments {
 struct Done {
     code: u8,
     verdicts: Vec<Verdict>,
+    /// The known deviations of the device, for reports.
+    known: Vec<Known>,
     /// The JSON document; None if other output was printed instead.
     json: Option<Document>,
     /// Whether a signal ended the run. The run is then not repeated.
@@ -233,6 +239,14 @@ pub(crate) fn run(arguments: &Arguments, place: &Place) -> anyhow::Result<ExitCo
     if let Some((_, option)) = options.iter().find(|(is_given, _)| *is_given) {
         place.server(option)?;
     }
+    if !arguments.reports.wanted().is_empty() && (arguments.repeat.is_some() || arguments.detach) {
+        let option = if arguments.detach { "--detach" } else { "--repeat" };
+        return Err(Usage(format!(
+            "the options of reports cannot be used with {option}; `verbatim report` makes reports later"
+        ))
+        .into());
+    }
+    arguments.reports.refuse_unwritable()?;
     let spec = arguments.spec()?;
     match place {
         Place::Server(address) => {

@@ -9,6 +9,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook_tokio::Signals;
 use tokio::task::JoinHandle;
 use tokio_stream::StreamExt as _;
+use verbatim_catalog::deviations::Known;
 use verbatim_client::v1::RunState;
 use verbatim_client::{Address, Client, Error, LeaseName, RunName, fresh_id, patiently, v1};
 use verbatim_record::BundleWriter;
@@ -145,6 +146,7 @@ async fn carried_out(
     let left = || Done {
         code: LEFT,
         verdicts: Vec::new(),
+        known: Vec::new(),
         json: None,
         interrupted: true,
     };
@@ -175,6 +177,7 @@ async fn carried_out(
         return Ok(Done {
             code: 0,
             verdicts: Vec::new(),
+            known: Vec::new(),
             json: document.map(Document::Value),
             interrupted: false,
         });
@@ -195,16 +198,17 @@ async fn carried_out(
     }
     let (code, document) = end_of(
         &run,
-        record.as_deref(),
+        record.as_deref().filter(|_| arguments.record.is_some()),
         json,
         arguments.known.known,
         arguments.telling(),
     )?;
     if document.is_none() {
-        print::text(&progress.took(arguments.durations, arguments.verbose))?;
+        print::text_of_run(&progress.took(arguments.durations, arguments.verbose))?;
     }
     Ok(Done {
         code,
+        known: run.known_deviations.iter().cloned().map(Known::from).collect(),
         verdicts: run.verdicts,
         json: document.map(Document::Value),
         interrupted,
@@ -336,7 +340,7 @@ fn end_of(
         || format!("; {}", run.name),
         |path| format!("; {}, record in {}", run.name, path.display()),
     );
-    print::text(&print::end(&ended, &place, &telling))?;
+    print::text_of_run(&print::end(&ended, &place, &telling))?;
     Ok((code, None))
 }
 

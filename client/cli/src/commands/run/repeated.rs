@@ -39,11 +39,20 @@ pub(super) fn run(arguments: &Arguments, spec: RunSpec, once: &mut Once<'_>) -> 
     // Check the key before the run starts.
     let signer = arguments.sign.as_deref().map(Signer::open).transpose()?;
     let Some(times) = arguments.repeat else {
-        let done = once(spec, record.as_deref())?;
-        signed(signer.as_ref(), record.as_deref())?;
+        let has_reports = !arguments.reports.wanted().is_empty();
+        let temporary = (has_reports && record.is_none()).then(tempfile::tempdir).transpose();
+        let temporary = temporary.context("cannot make a temporary directory for the record of the reports")?;
+        let place = record.or_else(|| temporary.as_ref().map(|directory| directory.path().join("record")));
+        let done = once(spec, place.as_deref())?;
+        signed(signer.as_ref(), place.as_deref())?;
+        let written = match place.filter(|_| has_reports) {
+            Some(place) => arguments.reports.write_all(&place, &done.known, arguments.known.known),
+            None => Ok(()),
+        };
         if let Some(json) = &done.json {
-            print::json(json)?;
+            print::unless_closed(print::json(json))?;
         }
+        written?;
         return Ok(ExitCode::from(done.code));
     };
     if let Some(record) = &record {
@@ -68,9 +77,11 @@ pub(super) fn run(arguments: &Arguments, spec: RunSpec, once: &mut Once<'_>) -> 
         }
     }
     if arguments.json {
-        print::json(&json!({ "schema": "verbatim.repeated.v1", "runs": documents }))?;
+        print::unless_closed(print::json(
+            &json!({ "schema": "verbatim.repeated.v1", "runs": documents }),
+        ))?;
     } else if !arguments.detach {
-        print::text(&counts.table(times))?;
+        print::text_of_run(&counts.table(times))?;
     }
     Ok(ExitCode::from(code))
 }

@@ -16,7 +16,7 @@ use verbatim_text::Command as ShellCommand;
 
 use crate::commands::run::{Followed, follow, show_end};
 use crate::print::progress::{Lines, Progress};
-use crate::server::{self, Place, run_named};
+use crate::server::{self, Finder, run_named};
 use crate::{exit, print};
 
 /// The runs that a daemon keeps; without a command, a list of them.
@@ -64,7 +64,10 @@ enum Command {
         runs: Vec<String>,
     },
     /// Show how a second run differs from a first: verdicts and measured values
-    #[command(after_help = "The exit code is 0 when nothing differs, and 1 when anything does.")]
+    #[command(
+        after_help = "A run in a directory is judged anew, without a daemon. The exit code is 0 when nothing \
+        differs, and 1 when anything does."
+    )]
     Diff(diff::Arguments),
     /// Export the record of a run
     Export {
@@ -116,10 +119,14 @@ struct WatchArguments {
     json: bool,
 }
 
-pub(crate) fn run(arguments: Arguments, place: &Place) -> anyhow::Result<ExitCode> {
-    let address = place.server("`verbatim runs`")?;
-    server::at(address, |client| async move {
-        match arguments.command.unwrap_or(Command::List(arguments.list)) {
+pub(crate) fn run(arguments: Arguments, finder: Finder<'_>) -> anyhow::Result<ExitCode> {
+    let command = match arguments.command.unwrap_or(Command::List(arguments.list)) {
+        Command::Diff(arguments) => return diff::run(&arguments, finder),
+        command => command,
+    };
+    let place = finder.place()?;
+    server::at(place.server("`verbatim runs`")?, |client| async move {
+        match command {
             Command::List(arguments) => list(&client, &arguments).await,
             Command::Show(arguments) => show(&client, &arguments).await,
             Command::Watch(arguments) => watch(&client, &arguments).await,
@@ -127,7 +134,7 @@ pub(crate) fn run(arguments: Arguments, place: &Place) -> anyhow::Result<ExitCod
             Command::Pin { runs } => pin(&client, &runs, true).await,
             Command::Unpin { runs } => pin(&client, &runs, false).await,
             Command::Delete { runs } => delete(&client, &runs).await,
-            Command::Diff(arguments) => diff::run(&client, &arguments).await,
+            Command::Diff(arguments) => diff::run(&arguments, finder),
             Command::Artifacts(arguments) => artifacts::run(&client, &arguments).await,
             Command::Export { run, pcapng } => {
                 let run = run_named(&client, &run).await?;
@@ -160,7 +167,7 @@ async fn list(client: &Client, arguments: &List) -> anyhow::Result<ExitCode> {
         }
     }
     if arguments.json {
-        let documents: Vec<_> = runs.iter().map(print::document::run).collect();
+        let documents: Vec<_> = runs.iter().map(print::document::listed_run).collect();
         print::json(&serde_json::json!({ "runs": documents, "next_page_token": token }))?;
         return Ok(ExitCode::SUCCESS);
     }

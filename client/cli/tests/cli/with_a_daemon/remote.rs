@@ -199,7 +199,7 @@ fn roles_apply_per_rig_and_viewer_cannot_run() {
         .iter()
         .map(|rig| &rig["name"])
         .collect();
-    assert_eq!(names, ["virtual"]);
+    assert_eq!(names, ["rigs/virtual"]);
     let run = lab
         .place
         .verbatim(&format!("{} run --rig virtual c14-024-node-info", lab.client("alice")));
