@@ -127,7 +127,8 @@ pub fn explain(reported: &Reported<'_>, of: Selected<'_>, detail: Detail, comman
             let other = format!("{}#{}", verdict.test, u64::from(cause) + 1);
             tries.push(format!("{} {}", commands.explain, quoted(&other)));
         }
-        if !detail.is_full() && !(check.exchanges.is_empty() && check.frames.is_empty()) {
+        let has_evidence = !check.exchanges.is_empty() || !check.frames.is_empty();
+        if has_evidence && !detail.is_full() {
             tries.push(format!(
                 "{} {} --fields  # and --hex: the fields and bytes of the packets",
                 commands.explain,

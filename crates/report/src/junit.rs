@@ -5,7 +5,7 @@ use std::time::Duration;
 use chrono::DateTime;
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 use verbatim_record::{Outcome, Verdict};
-use verbatim_text::{Text, shown, shown_lines};
+use verbatim_text::{Text, shown};
 
 use crate::input::{Reported, explanation, in_words};
 
@@ -75,11 +75,11 @@ fn case(of: &Reported<'_>, verdict: &Verdict) -> TestCase {
     if is_tolerated {
         status
             .set_type("KNOWN")
-            .set_message(format!("{outcome}, known: {}", shown_lines(&verdict.reason)));
+            .set_message(format!("{outcome}, known: {}", shown(&verdict.reason)));
     } else if outcome != Outcome::Pass {
         status
             .set_type(outcome.to_string())
-            .set_message(&*shown_lines(&verdict.reason));
+            .set_message(&*shown(&verdict.reason));
     }
     if matches!(outcome, Outcome::Fail | Outcome::Inconclusive | Outcome::Error) {
         status.set_description(format!("{}\n{}", explanation(verdict), of.again(&verdict.test)));

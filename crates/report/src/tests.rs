@@ -137,7 +137,7 @@ fn explained_finding_has_at_most_40_lines() {
             number,
             label: 0,
             port: 0,
-            received: number % 2 == 0,
+            received: number.is_multiple_of(2),
             at: Span::exactly(Time(0)),
             bytes: vec![0; 64].into(),
             delimiter: None,

@@ -167,6 +167,10 @@ fn is_small_enough(directory: &Path, name: &str) -> Result<(), Status> {
             return Err(errors::not_found("RECORD_GONE", name, &what));
         }
     };
+    fits(size, name)
+}
+
+fn fits(size: u64, name: &str) -> Result<(), Status> {
     let id = name.trim_start_matches("runs/");
     match size > LARGEST_RECORD {
         true => Err(Status::failed_precondition(format!(
@@ -181,19 +185,13 @@ fn is_small_enough(directory: &Path, name: &str) -> Result<(), Status> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
-
     use super::*;
 
     /// A full default run leaves about 280 MiB.
     #[test]
     fn record_of_a_full_run_is_small_enough() {
-        let directory = tempfile::tempdir().unwrap();
-        let file = File::create(directory.path().join("1.rec")).unwrap();
-        file.set_len(400 << 20).unwrap();
-        is_small_enough(directory.path(), "runs/1").unwrap();
-        file.set_len(LARGEST_RECORD + 1).unwrap();
-        let refused = is_small_enough(directory.path(), "runs/1").unwrap_err();
+        fits(400 << 20, "runs/1").unwrap();
+        let refused = fits(LARGEST_RECORD + 1, "runs/1").unwrap_err();
         assert!(refused.message().contains("verbatim report 1 --html"), "{refused}");
     }
 }

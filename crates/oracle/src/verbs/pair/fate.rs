@@ -305,7 +305,7 @@ impl<'t> Before<'_, 't> {
             let why = match () {
                 () if is_out => Some("the other queue pair takes no READs and atomics"),
                 () if !right(&given) => Some("the other queue pair does not allow it"),
-                () if is_atomic(operation) && post.remote_address % 8 != 0 => {
+                () if is_atomic(operation) && !post.remote_address.is_multiple_of(8) => {
                     Some("the address of an atomic is no multiple of 8")
                 }
                 () => None,
@@ -365,7 +365,7 @@ impl<'t> Before<'_, 't> {
                 },
             };
         };
-        let mut fate = self.into_receive(post, receive);
+        let mut fate = self.of_receive(post, receive);
         if posted.place < done.place {
             return fate;
         }
@@ -398,7 +398,7 @@ impl<'t> Before<'_, 't> {
     }
 
     /// Returns the outcome of a message with this receive.
-    fn into_receive(&self, post: &pb::PostSend, receive: &pb::PostReceive) -> Fate {
+    fn of_receive(&self, post: &pb::PostSend, receive: &pb::PostReceive) -> Fate {
         let length = post.local.map_or(0, |local| local.length);
         let into = receive.local.unwrap_or_default();
         if post.operation() != O::WriteImm && length > into.length {
