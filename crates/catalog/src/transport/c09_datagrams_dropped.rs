@@ -92,6 +92,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     receive(t, 0)?;
     let early = one(t, &channel, &of, "early");
     drop_all(t, &channel, &of, &[early])?;
+    datagrams::settle(t)?;
     datagrams::step(t, &of, pb::QpState::Rtr, pb::QpAttributes::default())?;
     take(t, &channel, &of, "in RTR")?;
     let rts = pb::QpAttributes {

@@ -74,6 +74,14 @@ pub(super) fn deliver(t: &mut Tester<'_>, of: &Datagrams, label: Label<Frames>, 
     Ok(false)
 }
 
+/// Waits until each datagram on its way has arrived.
+///
+/// # Errors
+/// Returns an error when the run must stop.
+pub(super) fn settle(t: &mut Tester<'_>) -> Step {
+    t.wait_for(labels::LATE, MISSING)
+}
+
 /// Waits for the next completion until a missing one is proven. Returns whether a completion came.
 ///
 /// # Errors
