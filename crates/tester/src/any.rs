@@ -212,15 +212,6 @@ impl Tester<'_> {
         self.launch_as(label.name, 0, &mad).map(|_| ())
     }
 
-    /// Sends a TrapRepress with an M_Key that the device must reject, like [`Tester::provoke_soon`].
-    ///
-    /// # Errors
-    /// When the run must stop.
-    pub fn repress_soon(&mut self, label: Label<Notice>, key: MKey, notice: &Notice) -> Step {
-        let mad = self.mad_of(Method::TRAP_REPRESS, AttributeId::NOTICE, 0);
-        self.soon(label.name, vec![mad.with_m_key(key).with_data(notice.bytes())])
-    }
-
     /// Sends the same TrapRepress three times, because the network may lose some. Waits until the silence period
     /// of each has passed.
     ///
