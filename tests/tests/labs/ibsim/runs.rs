@@ -50,7 +50,10 @@ fn sweep_of_illegal_parts_restores_device() {
     let output = run(&mut sim.verbatim(&format!("run --rig ibsim {LONG} --json --record record")));
     assert_eq!(came_to(&output), ("PASS".into(), String::new()), "{output}");
     // Stderr has nothing but the progress of the run.
-    assert!(output.stderr.lines().all(|line| line.starts_with("verbatim: ")), "{output}");
+    assert!(
+        output.stderr.lines().all(|line| line.starts_with("verbatim: ")),
+        "{output}"
+    );
     assert_eq!(output.code(), 0);
     assert_eq!(sim.tables(), before);
     let record = std::fs::metadata(sim.place.path(&format!("record/001-{LONG}.rec"))).unwrap();
