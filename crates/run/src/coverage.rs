@@ -176,8 +176,9 @@ impl Coverage {
     /// Returns the statements that no test checks.
     pub fn idle_statements(&self) -> impl Iterator<Item = &str> {
         // Only the console of a real kernel shows it, in any test.
-        let is_of_kernels = |covered: &&Covered| covered.statement == "9.6 sound kernel";
-        let is_idle = |covered: &&Covered| covered.tests.iter().all(|test| test.times == 0) && !is_of_kernels(covered);
+        let is_of_kernels = |covered: &Covered| covered.statement == "9.6 sound kernel";
+        let is_idle =
+            move |covered: &&Covered| covered.tests.iter().all(|test| test.times == 0) && !is_of_kernels(covered);
         self.statements
             .iter()
             .filter(is_idle)
