@@ -6,21 +6,22 @@ use std::sync::LazyLock;
 
 use verbatim_tester::Test;
 
-/// The duration of a test that `estimates.toml` does not list.
+/// The duration in seconds of a test that `estimates.toml` does not list.
 const SHORT_S: u32 = 1;
 
-/// The longest tests of `quick`: those of management, and others. There are fewer tests of management.
+/// The longest duration of a test of `quick`, in seconds: of tests of management, and of other tests. The limit for
+/// management is higher, because there are fewer of these tests.
 const QUICK_S: (u32, u32) = (6, 4);
 
-/// The longest tests of `standard`.
+/// The longest duration of a test of `standard`, in seconds.
 const STANDARD_S: u32 = 130;
 
 static LONGER_S: LazyLock<BTreeMap<String, u32>> =
     LazyLock::new(|| toml::from_str(include_str!("../estimates.toml")).expect("estimates.toml is checked by a test"));
 
-/// Returns how long a test lasts on a rig in real time. The kind of the rig makes no difference: nearly all the time is
-/// spent in waits whose lengths the specification and the default timeouts of a device determine. A virtual rig needs
-/// far less, because its time is simulated.
+/// Returns the estimated duration of a test on a rig in real time. The kind of the rig makes no difference: nearly all
+/// the time is spent in waits. The specification and the default timeouts of a device determine their lengths. A
+/// virtual rig needs far less time, because its time is simulated.
 #[must_use]
 pub fn estimate(id: &str) -> Duration {
     Duration::from_secs(seconds(id).into())
@@ -73,7 +74,7 @@ mod tests {
     use super::*;
     use crate::TESTS;
 
-    /// Returns the duration of these tests on a kind of rig.
+    /// Returns the duration in seconds of those of these tests that a kind of rig can run.
     fn total_s<'a>(tests: impl Iterator<Item = &'a &'static Test>, kind: &str) -> u32 {
         let can = |test: &&&Test| test.needs.iter().all(|need| need.kinds().contains(&kind));
         tests.filter(can).map(|test| seconds(test.id)).sum()

@@ -38,7 +38,7 @@ pub(crate) fn with_kernel_reports(trace: &Trace, mut came: Came, findings: &mut 
     came
 }
 
-/// The demand that a kernel reports no error.
+/// The statement that the kernel of the DUT's host reports no error.
 const KERNEL: &str = "9.6 sound kernel";
 
 #[cfg(test)]

@@ -35,7 +35,7 @@ static NAMED: LazyLock<BTreeMap<String, Vec<usize>>> = LazyLock::new(|| {
 });
 
 /// Returns the tests that match any of the patterns, in the catalogue's order, or all tests if there is no pattern. A
-/// pattern that matches no name is searched as a word of the tests: `rnr`, `m_key`. The patterns `quick`, `standard`
+/// pattern that matches no name is searched for as a word, such as `rnr` or `m_key`. The patterns `quick`, `standard`
 /// and `full` are selections by duration: see [`Extent`].
 ///
 /// # Errors
@@ -71,8 +71,8 @@ pub fn select_or_all_errors(patterns: &[String]) -> Result<Vec<&'static Test>, V
     }
 }
 
-/// Returns whether a pattern is the exact name of a test or a statement. Any other pattern is searched for, which
-/// takes much longer.
+/// Returns whether a pattern is the exact name of a test, a statement or a selection by duration. The search for any
+/// other pattern takes much longer.
 #[must_use]
 pub fn is_exact(pattern: &str) -> bool {
     let begins_with = |first: char| pattern.starts_with(first) || pattern.starts_with(first.to_ascii_uppercase());

@@ -9,10 +9,9 @@
 //!
 //! Reading: the test sends each request that the port must drop three times, each time with another wrong key. One
 //! lost packet therefore neither fails a conforming port nor hides a defect. One silence period at the end proves that
-//! the port dropped all of them. The test does not judge an attribute
-//! that the port refuses even with the right key: the port may check the attribute first. False alarm: another SM
-//! that writes, or sends wrong keys, during the test; a port that answers a request before it has counted the
-//! violations of earlier requests.
+//! the port dropped all of them. The test does not judge an attribute that the port refuses even with the right key:
+//! the port may check the attribute first. False alarm: another SM that writes, or sends wrong keys, during the test; a
+//! port that answers a request before it has counted the violations of earlier requests.
 
 use core::time::Duration;
 

@@ -334,7 +334,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>, asking: Side) -> Result<(), Gap> {
     Ok(())
 }
 
-/// Applies the requests to images of both memories. Returns each number of an atomic in words, with its place.
+/// Applies the requests to images of both memories. Returns the results of each atomic in words, with their offsets.
 fn execute(requests: &[(u64, pb::Operation)], asks: &mut [u8], answers: &mut [u8]) -> Vec<(usize, String)> {
     let length = LENGTH as usize;
     let mut sums = Vec::new();

@@ -30,7 +30,7 @@ const DUPLICATES: &str = "9.7.4.1.1 duplicate requests";
 const STREAM_QP: Label<Verbs> = Label::new("create a datagram queue pair");
 const STREAM_STATE: Label<Verbs> = Label::new("modify the datagram queue pair");
 const RECEIVE: Label<Verbs> = Label::new("post a receive");
-/// Datagrams by phase.
+/// Labels of the datagrams by phase.
 const DATAGRAMS: [Label<Verbs>; 3] = [
     Label::new("a datagram before the window"),
     Label::new("a datagram within the window"),
@@ -66,13 +66,13 @@ const AFTER: usize = 2;
 const STREAM: u32 = 4;
 /// Q_Key of the datagrams.
 const Q_KEY: u32 = 0x1B0D_0001;
-/// Length of a message, and of the receive of a datagram with its network header.
+/// Length in bytes of a message, and of the receive of a datagram with its network header.
 const LENGTH: u32 = 64;
 const WITH_HEADER: u32 = 40 + LENGTH;
-/// Code of the local ACK timeout: 67 ms.
+/// Code of the local ACK timeout T: 67 ms.
 const T: AckTimeout = AckTimeout(14);
 const RETRIES: u8 = 7;
-/// Length of a window in T. At least one retry falls into it, and at least one try comes after it.
+/// Length of a window in units of T. The requester retries at least once within the window, and at least once after it.
 const WINDOW: u32 = 5;
 /// First wr_id of the SENDs and of their receives.
 const FIRST_SEND: u64 = 1000;
@@ -100,7 +100,7 @@ pub(super) static RESPONDER: Test = Test {
     ..REQUESTER
 };
 
-/// An end of the datagram stream: queue pair, its number, and the address of the other end.
+/// An end of the datagram stream: side, handle and number of the queue pair, and LID of its port.
 struct End {
     side: Side,
     qp: u32,
@@ -150,8 +150,8 @@ fn procedure(t: &mut Tester<'_>, asking: Side) -> Step {
     Ok(())
 }
 
-/// Runs one window of loss, at the tester's own port or at the DUT's. `sender` sends the datagrams. Returns false if
-/// the connection has failed.
+/// Runs one window of loss, at the tester's own port if `own` is true, else at the DUT's. `sender` sends the datagrams.
+/// Returns false if the connection has failed.
 fn window<A: Settable>(
     t: &mut Tester<'_>,
     setup: &Setup,
@@ -263,7 +263,7 @@ fn mark(window: u32, phase: usize) -> u32 {
     (window + 1) << 4 | phase as u32
 }
 
-/// Sends the datagrams of one phase, and waits for them outside the window.
+/// Sends the datagrams of one phase. Waits for the arrival of each datagram, except within the window.
 fn datagrams(t: &mut Tester<'_>, setup: &Setup, sender: Side, (window, phase): (u32, usize)) -> Step {
     let [dut, own] = &setup.ends;
     let (from, to) = if sender == Side::Dut { (dut, own) } else { (own, dut) };
@@ -277,7 +277,7 @@ fn datagrams(t: &mut Tester<'_>, setup: &Setup, sender: Side, (window, phase): (
             wr_id: 0,
             local: Some(memory(to.side).slice(ChannelOptions::MEMORY / 2, WITH_HEADER)),
         });
-        // After a window the receives of its datagrams are still there.
+        // After a window, the receives that its lost datagrams did not take are still posted.
         if phase != AFTER {
             t.verbs_must(RECEIVE, to.side, receive)?;
         }
@@ -418,7 +418,7 @@ impl Window<'_> {
         };
         let (sent, received) = (of(self.asking), of(other(self.asking)));
         let ended = self.ends.answer().map_or(self.ends.sent, |answer| answer.at);
-        // A Set whose response was lost may have taken effect.
+        // The device may have executed a Set whose response was lost.
         let [begins, ends] = [self.begins, self.ends].map(|set| t.first_try(set).sent.earliest);
         let lasted = ended.latest.since(begins);
         let too_long = lasted > self.once * u32::from(RETRIES);

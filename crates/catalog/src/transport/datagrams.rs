@@ -31,7 +31,7 @@ pub(super) mod labels {
     pub(super) const LATE: Label<Wait> = Label::new("for a completion that is missing");
 }
 
-/// Wait after which a missing completion is proven.
+/// Wait after which a completion counts as missing.
 const MISSING: Duration = Duration::from_secs(2);
 
 /// A datagram queue pair of the DUT.
@@ -82,7 +82,7 @@ pub(super) fn settle(t: &mut Tester<'_>) -> Step {
     t.wait_for(labels::LATE, MISSING)
 }
 
-/// Waits for the next completion until a missing one is proven. Returns whether a completion came.
+/// Waits for the next completion, until it counts as missing. Returns whether a completion came.
 ///
 /// # Errors
 /// Returns an error when the run must stop.

@@ -123,7 +123,7 @@ fn verdicts_on_golden_records_are_unchanged() {
 }
 
 /// Checks that the estimate of a test's duration is not much below the simulated time of its record. In real time, a
-/// test with many exchanges may last longer. Tests that do more in simulated time are left out.
+/// test with many exchanges may last longer. Skips tests whose default parameters differ in simulated time.
 fn is_as_estimated(id: &str, entries: &[Entry]) {
     let test = TESTS.iter().find(|test| test.id == id).unwrap();
     if test.parameters.iter().any(|of| of.default != of.simulated) {

@@ -162,7 +162,7 @@ impl Matrix {
         }
         let failed = f.checks.iter().filter(|check| check.result() == Passed::Fail);
         let rows_of = failed.filter_map(|check| {
-            // Several rows between two adapters end together.
+            // Several rows between two adapters end at the same time, so the last place may belong to a later row.
             let place = match self.run {
                 Run::Pairs(_) => check.places.first(),
                 _ => check.places.last(),
@@ -426,8 +426,8 @@ mod tests {
         }
     }
 
-    /// Returns the table of `docs/verbs-pair.md`: for each statement of chapters 9 to 11, the tests by packets and those
-    /// between two adapters.
+    /// Returns the table of `docs/verbs-pair.md`: for each statement of chapters 9 to 11, the tests by packets and
+    /// those between two adapters.
     fn table() -> String {
         let statements: BTreeSet<&str> = crate::TESTS
             .iter()

@@ -1,4 +1,4 @@
-//! Rows with atomics: operands at the boundaries of their bits, alone and in chains on one place.
+//! Rows with atomics: operands at the boundaries of their bits, and one or several atomics on the same memory.
 
 use verbatim_record::verbs::pb::Operation as O;
 

@@ -4,7 +4,7 @@
 //! DUT and the tester's adapter, and between two queue pairs of the tester's adapter. The second connection is the
 //! control of the [rules](verbatim_oracle): it shows whether a wrong outcome may be the fault of the tester's adapter.
 //!
-//! False alarm: an adapter whose faults at both ends of the control cancel out looks right there.
+//! False alarm: a fault of the tester's adapter does not show in the control if it cancels out between its two ends.
 
 mod access;
 mod atomics;
@@ -53,22 +53,23 @@ const WAITS: [Label<Wait>; 3] = [LATE, PENDING, SETTLED];
 /// Length of each end's memory in bytes: space for messages, then space for receives.
 const MEMORY: u32 = 32 * 1024;
 const RECEIVES: u32 = 16 * 1024;
-/// Bytes between two messages, which must keep their content.
+/// Number of bytes between two messages. These bytes must keep their content.
 const MARGIN: u32 = 32;
-/// `wr_id` of the first receive.
+/// `wr_id` of the responder's first receive.
 const FIRST_RECEIVE: u64 = 100;
-/// `wr_id` of the first receive of the requester, which no message takes.
+/// `wr_id` of the requester's first receive. No message takes the requester's receives.
 const OWN_RECEIVE: u64 = 200;
 /// Number of receives of the requester.
 const OWN_RECEIVES: u64 = 2;
-/// Rows whose connections exist at the same time, so that they share the wait at the end.
+/// Number of rows whose connections exist at the same time. These rows share the wait at the end.
 const AT_A_TIME: usize = 8;
-/// Queue pairs that a device must support for that.
+/// Number of queue pairs that a device must support to run [`AT_A_TIME`] rows at the same time.
 const MANY: u32 = 2 * AT_A_TIME as u32;
 
-/// What both devices support.
+/// The capabilities that both devices have.
 pub(super) struct Devices {
     atomics: bool,
+    /// Number of rows that run at the same time.
     at_a_time: usize,
 }
 
@@ -114,14 +115,14 @@ pub(super) fn run(t: &mut Tester<'_>, devices: &Devices, scenes: &[Scene]) -> St
     Ok(())
 }
 
-/// Opens both connections of a row, and lets them run until all requests have completed.
+/// Opens both connections of a row, posts the requests, and waits for the completions.
 fn talk<'s>(t: &mut Tester<'_>, scene: &'s Scene) -> Step<Vec<Connection<'s>>> {
     let seed = t.random(&format!("row {}, memory", scene.number)).byte();
     let answerer = match scene.asker {
         Side::Dut => Side::Tester,
         Side::Tester => Side::Dut,
     };
-    // Both connections have the attributes that the DUT supports.
+    // The attributes of the DUT's end are values that the DUT supports. The control has the same attributes.
     let (asks, answers) = match scene.asker {
         Side::Dut => (t.nearest(&scene.asks), scene.answers),
         Side::Tester => (patient(t, scene), t.nearest(&scene.answers)),
@@ -186,7 +187,8 @@ fn talk<'s>(t: &mut Tester<'_>, scene: &'s Scene) -> Step<Vec<Connection<'s>>> {
     Ok(both)
 }
 
-/// Returns the attributes of the tester's requester, with an ACK timeout for which the DUT responds in time.
+/// Returns the attributes of the tester's requester. The ACK timeout is long enough for the DUT's responses, unless the
+/// row's responder never responds.
 fn patient(t: &Tester<'_>, scene: &Scene) -> ChannelOptions {
     let mut asks = scene.asks;
     let tries = u32::from(asks.retry_cnt) + 1;
@@ -216,16 +218,16 @@ fn modify(t: &mut Tester<'_>, label: Label<Verbs>, end: &PairEnd, state: QpState
 struct Connection<'s> {
     scene: &'s Scene,
     ends: [PairEnd; 2],
-    /// Memory that the device may not write: of the requester, or of the responder's receives.
+    /// Side and handle of memory that the device may not write: the requester's, or that of the responder's receives.
     closed: Option<(Side, u32)>,
     /// Whether the responder's queue pair is destroyed.
     is_gone: bool,
-    /// Number of receives posted.
+    /// Number of the responder's receives that are posted.
     receives: usize,
 }
 
 impl Connection<'_> {
-    /// Fills the memory of both ends, and brings the responder into its state.
+    /// Fills the memory of both ends, posts the requester's receives, and moves the responder to its state.
     fn prepare(&mut self, t: &mut Tester<'_>, seed: u8) -> Step {
         for (at, end) in self.ends.iter().enumerate() {
             let mut bytes: Vec<u8> = (0..MEMORY).map(|offset| pattern(offset, seed ^ at as u8)).collect();
@@ -381,7 +383,7 @@ impl Connection<'_> {
         Ok(None)
     }
 
-    /// Waits until all requests have completed, or a completion is missing.
+    /// Waits until all signaled requests have completed, one has failed, or a completion is missing.
     fn finish(&self, t: &mut Tester<'_>) -> Step {
         let early = match self.scene.when {
             When::EachLate(_) => self.scene.receives.len().saturating_sub(1),
@@ -397,14 +399,14 @@ impl Connection<'_> {
         while left > 0 {
             match self.next(t)? {
                 Some(WcStatus::SUCCESS) => left -= 1,
-                // The end of the row shows the flushed requests.
+                // The wait at the end of the rows records the completions of the flushed requests.
                 Some(_) | None => return Ok(()),
             }
         }
         Ok(())
     }
 
-    /// Reads the state and the memory of both ends, and destroys them.
+    /// Reads the state and the memory of both ends, then destroys the queue pairs and deregisters the memory.
     fn close(self, t: &mut Tester<'_>) -> Step {
         for (at, end) in self.ends.iter().enumerate() {
             let is_gone = at == 1 && self.is_gone;
@@ -435,7 +437,7 @@ impl Connection<'_> {
     }
 }
 
-/// Returns the initial byte of memory. Bytes at different offsets nearby differ, and records compress well.
+/// Returns the initial byte at an offset of memory. Bytes at nearby offsets differ, and records compress well.
 fn pattern(offset: u32, seed: u8) -> u8 {
     let [low, middle, high, _] = offset.to_le_bytes();
     low.wrapping_add(middle.wrapping_mul(37)).wrapping_add(high) ^ seed

@@ -1,4 +1,4 @@
-//! Rows with a responder that does not hear the requests, for ever or for a while.
+//! Rows with a responder that ignores the requests, always or for a limited time.
 
 use verbatim_record::verbs::pb::{Operation as O, QpState};
 use verbatim_wire::packet::AckTimeout;

@@ -37,7 +37,7 @@ pub(in super::super) static INTERVALS: Family = Family {
 pub(in super::super) fn interval(cells: &Cells<'_>) -> Scene {
     let mut scene = Scene::new(cells);
     scene.answers.min_rnr_timer = RnrTimer(cells.value("min_rnr_timer").parse().unwrap_or(1));
-    // The requester's own code differs, so that a requester that uses it shows.
+    // The requester's own code differs, so that the times show a requester that uses its own code.
     scene.asks.min_rnr_timer = RnrTimer(scene.answers.min_rnr_timer.0.wrapping_add(16) % 32);
     // The ACK timeout is shorter than the long intervals, and must not end a wait that an RNR NAK began.
     scene.asks.timeout = AckTimeout(15);
@@ -45,7 +45,7 @@ pub(in super::super) fn interval(cells: &Cells<'_>) -> Scene {
     match cells.value("receive") {
         "late" => {
             scene = scene.with_fitting_receives();
-            // The requester retries each 0.01 ms at the shortest interval.
+            // At the shortest interval, 0.01 ms, the requester sends many retries before the receive is posted.
             scene.when = When::Late(Duration::from_micros(if cells.simulated { 1_500 } else { 6_000 }));
         }
         _ => scene.asks.rnr_retry = 2,
@@ -109,7 +109,7 @@ pub(in super::super) fn retries(cells: &Cells<'_>) -> Scene {
         scene.halts = retries == 7;
         return scene;
     }
-    // Half an interval before the last retry.
+    // The receive is posted half an interval before the last retry.
     let tries = u32::from(retries.min(6));
     let late = scene.answers.min_rnr_timer.duration() * (2 * tries - 1) / 2;
     scene.when = When::Late(late);

@@ -31,28 +31,29 @@ pub(super) struct Post {
     /// Operand of a CmpSwap, if it is not the present value.
     pub(super) compare: Option<u64>,
     pub(super) wrong: Wrong,
-    /// The request whose local memory this request sends or fills, or whose remote memory it reaches.
+    /// Index of the request whose local memory this request also uses.
     pub(super) same_local_as: Option<usize>,
+    /// Index of the request whose remote memory this request also uses.
     pub(super) same_remote_as: Option<usize>,
 }
 
-/// An error of a request.
+/// The error that a request has on purpose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Wrong {
     None,
-    /// A flipped bit of the R_Key.
+    /// The bit with this number in the R_Key is flipped.
     RKey(u32),
     /// The request ends this many bytes behind its region.
     Beyond(u32),
     /// The request begins this many bytes before its region.
     Before(u32),
-    /// An address this many bytes behind the right one.
+    /// The address is this many bytes behind the right one.
     Shifted(u32),
     /// The device may not write the local memory.
     ClosedLocal,
 }
 
-/// Returns a request without errors.
+/// Returns a signaled request without errors.
 pub(super) fn post(operation: O, length: u32) -> Post {
     Post {
         operation,
@@ -72,9 +73,9 @@ pub(super) fn post(operation: O, length: u32) -> Post {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum When {
     Before,
-    /// All receives this long after the requests.
+    /// All receives are posted this long after the requests.
     Late(Duration),
-    /// Each receive this long after the completion of the request before.
+    /// Each receive is posted this long after the completion of the previous request.
     EachLate(Duration),
 }
 
@@ -84,11 +85,11 @@ pub(super) enum Peer {
     Ready,
     In(QpState),
     Destroyed,
-    /// In RESET, and connected again one and a half ACK timeouts after the requests.
+    /// The queue pair is in RESET, and is connected again one and a half ACK timeouts after the requests.
     Back,
 }
 
-/// A row: both ends, and what they do.
+/// A row: the attributes of both ends, the requests and the receives.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Scene {
     pub(super) number: u64,
@@ -97,16 +98,16 @@ pub(in super::super) struct Scene {
     pub(super) answers: ChannelOptions,
     pub(super) peer: Peer,
     pub(super) posts: Vec<Post>,
-    /// Lengths of the responder's receives.
+    /// Lengths of the responder's receives, in bytes.
     pub(super) receives: Vec<u32>,
     pub(super) when: When,
     /// Whether the device may not write the receives.
     pub(super) closed_receives: bool,
     /// Whether the responder deregisters its memory before the requests.
     pub(super) deregistered: bool,
-    /// 64 bits at the beginning of the memory of each remote request.
+    /// Initial 64 bits of the responder's memory for each request, as a little-endian number.
     pub(super) initial: Option<u64>,
-    /// Whether the requests wait for ever, so that the host of the requester must flush them.
+    /// Whether the requests never complete by themselves, so that the requester's host must flush them.
     pub(super) halts: bool,
 }
 
