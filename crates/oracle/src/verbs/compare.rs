@@ -205,15 +205,15 @@ impl<'t> Replay<'t, '_> {
         self.effects.push(Effect { of, evidence, broken });
     }
 
-    /// Returns the number at `begin`, in words with its place, if it is certain.
+    /// Returns the 64-bit number at `begin` in words, with its place; `None` if a byte is not certain.
     fn original_at(&self, begin: usize) -> Option<(Range<usize>, String)> {
         let range = begin..begin + 8;
         let known = number(self.picture.known(range.clone())?)?;
         Some((range, format!("{known:#018x}")))
     }
 
-    /// Returns the arithmetic of the last atomic that wrote to the byte at `at`, with its place. Returns `None` if
-    /// another request wrote there later, or if the result is not certain.
+    /// Returns the arithmetic of the last atomic that wrote to the byte at `at`, in words with its place. Returns
+    /// `None` if another request wrote to the byte later, or if the result is not certain.
     fn arithmetic_at(&self, at: usize) -> Option<(Range<usize>, String)> {
         let (parsed, frame) = self.last_there(at)?;
         let asked = parsed.atomic()?;

@@ -43,8 +43,8 @@ fn is_of_datagrams(history: &QpHistory<'_>) -> bool {
     history.service == pb::Service::Ud
 }
 
-/// Returns whether the queue pair is of datagrams whose packets the tester sees. It does not see the packets between the
-/// DUT and an adapter of its own.
+/// Returns whether this is a datagram queue pair whose packets the tester sees. The tester does not see the packets
+/// between the DUT and the tester's adapter.
 fn is_seen(history: &QpHistory<'_>) -> bool {
     let all = history.trace.timeline.commands_between((0, usize::MAX));
     is_of_datagrams(history) && all.iter().all(|done| done.side == Side::Dut)

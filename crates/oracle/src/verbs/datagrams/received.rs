@@ -215,7 +215,7 @@ impl<'h, 't> Reception<'h, 't> {
         let down = (!is_up).then(|| format!("the queue pair is in {}", state_in_words(self.state)));
         let invalid = self.invalid(&packet);
         let is_settled = is_settled(self.history, frame) && !self.gids.is_empty();
-        // Receives of lost datagrams wait longer than the rules expect.
+        // On hardware, a pending datagram may be lost, so a receive may still be free for this one.
         let may_find_one = is_up && !has_receive && !self.waiting.is_empty() && !self.history.is_simulated();
         let is_early = self.until < frame.place || invalid.is_none() && (!is_settled || may_find_one);
         let is_sure = invalid.is_none() && is_up && is_settled;
@@ -263,7 +263,7 @@ impl<'h, 't> Reception<'h, 't> {
         }
     }
 
-    /// Returns whether a completion may be of a send request with the same wr_id.
+    /// Returns whether a send request has the completion's wr_id too.
     fn is_shared(&self, completion: &pb::Completion) -> bool {
         let is_it = |post: &pb::PostSend| post.wr_id == completion.wr_id;
         let mut commands = self.history.commands.iter();

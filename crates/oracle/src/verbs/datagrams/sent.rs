@@ -26,7 +26,7 @@ struct Post<'t> {
 }
 
 impl Post<'_> {
-    /// Returns whether the request takes a PSN: a request that is not sent takes none.
+    /// Returns whether the request takes a PSN. A request that is not sent takes none.
     fn takes_psn(&self) -> bool {
         let has_failed = |(_, completion): (_, &pb::Completion)| completion.status != WcStatus::SUCCESS.0;
         self.must_be_sent && !self.completion.is_some_and(has_failed)

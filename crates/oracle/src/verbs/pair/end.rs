@@ -1,4 +1,4 @@
-//! The state in which a connection leaves both ends: receives, states, events and memory.
+//! The state of both ends after the requests: completions of receives, states, events and memory.
 
 use verbatim_record::verbs::{Command, Reply, pb};
 use verbatim_record::{Evidence, HostEvent, OUT_OF_ORDER, Side, VerbsDone, WcStatus};
@@ -52,7 +52,7 @@ pub(super) fn receives<'t>(pair: &Pair<'t>, talks: &[Talk<'t>], report: &mut Rep
     }
 }
 
-/// Returns whether its host moved the queue pair out of ERR, or destroyed it at once.
+/// Returns whether its host moved the queue pair to RESET, which discards the receives.
 fn was_left(end: &End<'_>) -> bool {
     end.was_reset()
 }
@@ -83,7 +83,7 @@ fn received<'t>(end: &End<'t>, taken: &Taken, told: Option<Told<'t>>, report: &m
     let of = told.completion;
     let has_fields = of.byte_len == taken.byte_len && of.imm == taken.imm && of.opcode == opcode.0;
     let is_status = match taken.status {
-        // Adapters report a receive that they may not write with either status.
+        // For a receive that the device may not write, adapters report either of these statuses.
         WcStatus::LOC_PROT_ERR => [WcStatus::LOC_PROT_ERR, WcStatus::LOC_ACCESS_ERR].contains(&told.status()),
         status => told.status() == status,
     };
@@ -113,7 +113,7 @@ fn received_in_words(told: &Told<'_>) -> String {
     )
 }
 
-/// Checks that all receives left are flushed.
+/// Checks that all receives that no message took are flushed.
 fn flushed<'t>(
     pair: &Pair<'t>,
     end: &End<'t>,
@@ -126,7 +126,7 @@ fn flushed<'t>(
     };
     let (rule, by) = match own.failed.is_some() {
         true => (Rule::PairFlushed, By::End(end.side)),
-        // The failed receive of this end proves that it refused the request.
+        // The receive of this end must fail, which shows that this end refused the request.
         false if fate.receive.is_some() => (Rule::PairRefused, By::End(end.side)),
         false => (Rule::PairRefused, By::Either),
     };
@@ -237,7 +237,7 @@ pub(super) fn memory<'t>(pair: &Pair<'t>, talks: &[Talk<'t>], images: &Images, r
         let is_asker = is_its(&pair.ends[asker]);
         let rule = match is_asker {
             true => Rule::PairReadData,
-            // The device that sends the messages, or the device that executes them.
+            // The device sends the messages, or else executes them.
             false if pair.ends[asker].side == Side::Dut => Rule::PairSent,
             false => Rule::PairExecuted,
         };

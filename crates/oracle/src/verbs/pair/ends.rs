@@ -29,7 +29,7 @@ impl Told<'_> {
     }
 }
 
-/// One end of the connection: a queue pair, from its creation to its end.
+/// One end of the connection: a queue pair, from its creation to its destruction or the end of the record.
 pub(super) struct End<'t> {
     pub(super) side: Side,
     pub(super) handle: u32,
@@ -63,7 +63,7 @@ impl<'t> End<'t> {
         self.completions.iter().filter(is_it).copied()
     }
 
-    /// Returns whether the queue pair hears requests from the place `after` to the place `until`.
+    /// Returns whether the queue pair accepts requests between the places `after` and `until` of the record.
     pub(super) fn hears(&self, (after, until): (usize, usize)) -> Hears {
         let hears = |state| matches!(state, pb::QpState::Rtr | pb::QpState::Rts | pb::QpState::Sqd);
         let before = self.steps.iter().rev().find(|(done, _)| done.place < after);
@@ -86,7 +86,7 @@ impl<'t> End<'t> {
         }
     }
 
-    /// Returns the command that moved the queue pair to ERR, if its host did.
+    /// Returns the host's first command that moved the queue pair to ERR, if there is one.
     pub(super) fn stopped(&self) -> Option<&'t VerbsDone> {
         let mut steps = self.steps.iter();
         steps
@@ -94,7 +94,7 @@ impl<'t> End<'t> {
             .map(|(done, _)| *done)
     }
 
-    /// Returns whether its host moved the queue pair back to RESET, and did not destroy it.
+    /// Returns whether its host moved the queue pair to RESET. The destruction does not count.
     pub(super) fn was_reset(&self) -> bool {
         let is_reset = |(done, state): &(&VerbsDone, pb::QpState)| {
             *state == pb::QpState::Reset && matches!(done.command, Command::ModifyQp(_))
@@ -102,7 +102,7 @@ impl<'t> End<'t> {
         self.steps.iter().any(is_reset)
     }
 
-    /// Returns whether its host replied to a command after this time.
+    /// Returns whether its host replied to a command that came after this time, before the queue pair's end.
     pub(super) fn is_alive_after(&self, trace: &Trace, time: Time) -> bool {
         let mut commands = trace.timeline.commands.iter().filter(|done| done.side == self.side);
         commands.any(|done| done.place < self.end && done.asked.earliest >= time && done.answer.is_some())
@@ -114,12 +114,12 @@ impl<'t> End<'t> {
     }
 }
 
-/// Whether a queue pair hears the requests of its peer.
+/// Whether a queue pair accepts the requests of its peer, as in RTR, RTS and SQD.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Hears {
     Yes,
     No,
-    /// It hears them again from this time on.
+    /// It accepts them from this time on at the latest.
     From(Time),
     Unknown,
 }
@@ -135,7 +135,7 @@ impl Pair<'_> {
         self.ends[0].begin.min(self.ends[1].begin)
     }
 
-    /// Returns how far the PSN that the responder expects first lies beyond the requester's first PSN.
+    /// Returns the PSN that the responder expects first, minus the requester's first PSN.
     pub(super) fn gap(&self, asker: usize) -> i64 {
         let first = self.ends[asker].given.sq_psn.unwrap_or_default();
         let expected = self.ends[1 - asker].given.rq_psn.unwrap_or_default();
@@ -267,7 +267,7 @@ fn ends(trace: &Trace) -> Vec<End<'_>> {
         for done in its().filter(|done| done.side == made.side && done.place < end) {
             one.learn(done);
         }
-        // A destroyed queue pair hears nothing more.
+        // A destroyed queue pair accepts no requests, as in RESET.
         one.steps.extend(
             gone.map(|gone| (gone, pb::QpState::Reset))
                 .filter(|_| is_destroyed(gone)),
@@ -317,7 +317,7 @@ impl<'t> End<'t> {
     }
 }
 
-/// Returns the time of a command's execution on the clock of its host.
+/// Returns the time at which a host executed a command, on the host's clock.
 pub(super) fn host_time(done: &VerbsDone) -> Option<Span> {
     done.answer.as_ref().map(|(_, host_at, ..)| *host_at)
 }

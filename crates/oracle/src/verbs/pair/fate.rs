@@ -14,11 +14,11 @@ use super::memory::{Images, Right};
 use crate::rc::psns;
 use crate::rule::Rule;
 
-/// Value of rnr_retry for no limit.
+/// Value of rnr_retry that stands for unlimited retries.
 const ENDLESS: u32 = 7;
-/// Number of retries that are not all lost.
+/// Number of retries of which at least one arrives.
 const MANY: u32 = 7;
-/// Time by which a packet may be late.
+/// Maximum delay of a packet on hardware.
 const LATE: Duration = Duration::from_secs(2);
 /// Time after which a posted request has certainly reached the other end, if both ends are on one link.
 const ON_THE_LINK: Duration = Duration::from_millis(5);
@@ -34,9 +34,9 @@ pub(super) struct Fate {
     pub(super) allowed: Vec<WcStatus>,
     /// Reason of the outcome, in words.
     pub(super) why: String,
-    /// Least and most time from the post to the completion, with the rule that demands it.
+    /// Minimum and maximum time from the post to the completion, and the rule that demands these limits.
     pub(super) takes: Option<(Rule, Duration, Option<Duration>)>,
-    /// Status of the receive that the request takes, if it takes one and does not succeed.
+    /// Status of the receive that a failed request takes; `None` if it takes none.
     pub(super) receive: Option<WcStatus>,
     /// Whether a failed request may have changed the memory of the other end.
     pub(super) may_change: bool,
@@ -44,7 +44,7 @@ pub(super) struct Fate {
     pub(super) is_executed: bool,
     /// Whether the other end executes no request behind this one, if this one fails.
     pub(super) is_last: bool,
-    /// Whether lost or late packets may make the request fail with spent retries instead.
+    /// Whether lost or late packets may use up the retries, so that the request fails.
     pub(super) may_be_lost: bool,
 }
 
@@ -106,11 +106,11 @@ pub(super) struct Before<'k, 't> {
     /// Index of the requester's end.
     pub(super) asker: usize,
     pub(super) images: &'k Images,
-    /// PSNs of the requests before.
+    /// Number of PSNs that the earlier requests take.
     pub(super) psns: u32,
-    /// Receives that the requests before took.
+    /// Number of receives that the earlier requests took.
     pub(super) received: usize,
-    /// Whether all requests before had completed when this one was posted.
+    /// Whether all earlier requests had completed when this one was posted.
     pub(super) is_alone: bool,
 }
 
@@ -141,12 +141,12 @@ impl<'t> Before<'_, 't> {
             fate.allowed.push(WcStatus::WR_FLUSH_ERR);
             fate.may_change = true;
         }
-        // A responder may lack a resource for a READ or an atomic for a moment, and send an RNR NAK.
+        // A responder that temporarily lacks a resource for a READ or an atomic may send an RNR NAK.
         let is_limited = self.asks().given.rnr_retry != Some(ENDLESS);
         if has_result(post.operation()) && is_limited && fate.allowed.contains(&WcStatus::SUCCESS) {
             fate.allowed.push(WcStatus::RNR_RETRY_EXC_ERR);
         }
-        // A responder that refused this request or a later one is silent, so that it never repeats a lost response.
+        // A responder that refused this request or a later one is silent. It never repeats a lost response.
         let is_silent = self
             .answers()
             .queries
@@ -161,7 +161,7 @@ impl<'t> Before<'_, 't> {
         Some(fate)
     }
 
-    /// Returns whether the other end may respond so late that all retries are spent.
+    /// Returns whether the other end may respond so late that the requester has used up all retries.
     fn is_slow(&self, retries: u32) -> bool {
         let answers = silence::answer_time(self.answers().ack_delay);
         self.timeout().is_some_and(|once| once * (retries + 1) <= answers)
@@ -197,7 +197,7 @@ impl<'t> Before<'_, 't> {
         })
     }
 
-    /// Returns the outcome of a request that the other queue pair does not hear.
+    /// Returns the outcome of a request that the other queue pair does not accept in its state.
     fn unheard(&self) -> Fate {
         let retries = self.asks().given.retry_cnt.unwrap_or_default();
         let why = format!("the other queue pair does not hear it, retry_cnt {retries}");
@@ -211,7 +211,8 @@ impl<'t> Before<'_, 't> {
         }
     }
 
-    /// Returns the outcome of a request whose peer hears it again after this time.
+    /// Returns the outcome of a request whose peer accepts requests only after this time. `fate` is the outcome if it
+    /// accepts them earlier.
     fn heard_late(&self, late: Duration, fate: Fate) -> Option<Fate> {
         let retries = self.asks().given.retry_cnt.unwrap_or_default();
         let before_last = self.timeout()? * retries;
@@ -242,8 +243,8 @@ impl<'t> Before<'_, 't> {
         })
     }
 
-    /// Returns the outcome of a request whose PSN is not the expected one. The inner value is `None` if the outcome is
-    /// open.
+    /// Returns the outcome of a request whose PSN is not the expected one; `None` if it is the expected one. The inner
+    /// value is `None` if the record does not decide the outcome.
     fn sequence(&self, post: &pb::PostSend) -> Option<Option<Fate>> {
         let gap = self.pair.gap(self.asker);
         let length = post.local.map_or(0, |local| local.length);
@@ -263,7 +264,7 @@ impl<'t> Before<'_, 't> {
         let why = format!("its PSN is {} before the expected one", gap - first);
         let operation = post.operation();
         let allowed: &[WcStatus] = match operation {
-            // The responder has no result of this atomic, so that it does not respond.
+            // The responder has no stored result of this atomic, so it does not respond.
             _ if is_atomic(operation) => &[WcStatus::RETRY_EXC_ERR],
             _ if operation != O::Read && self.has_sent_up_to(gap, first) => &[WcStatus::SUCCESS],
             _ => &[WcStatus::SUCCESS, WcStatus::RETRY_EXC_ERR],
@@ -273,9 +274,9 @@ impl<'t> Before<'_, 't> {
         Some(self.timeout().map(|_| fate))
     }
 
-    /// Returns whether the requester has certainly sent the PSN before the expected one when the ACK of a duplicate with
-    /// the PSN `first` comes. The ACK has the PSN before the expected one, and the requester ignores an ACK of a PSN that
-    /// it has not sent yet. A device may wait for the ACK of each packet; the tester's adapter does not.
+    /// Returns whether the requester accepts the ACK of a duplicate with the PSN `first`. This ACK has the PSN before
+    /// the expected one. The requester ignores an ACK of a PSN that it has not sent yet. A device may wait for the ACK
+    /// of each packet; the tester's adapter does not.
     fn has_sent_up_to(&self, gap: i64, first: i64) -> bool {
         if self.asks().side == Side::Dut {
             return first + 1 == gap;
@@ -287,7 +288,7 @@ impl<'t> Before<'_, 't> {
     }
 
     /// Returns the outcome of a request that the other end refuses for its rights, its address or its packets. The
-    /// outer value is `None` if the outcome is open.
+    /// outer value is `None` if the record does not decide the outcome; the inner value, if the end does not refuse it.
     fn refused(&self, post: &pb::PostSend) -> Option<Option<Fate>> {
         let operation = post.operation();
         let length = post.local.map_or(0, |local| local.length);
@@ -331,7 +332,7 @@ impl<'t> Before<'_, 't> {
         }
         let (own, other) = (self.asks().mtu(), self.answers().mtu());
         if own != other && length > own.min(other) {
-            // The responses to a READ differ from those that the requester expects, which has several outcomes.
+            // For a READ, the responses have other lengths than the requester expects. Several outcomes are correct.
             let why = format!("its packets have {own} bytes, and the path MTU of the other end is {other}");
             return (operation != O::Read).then(|| Some(invalid(&why)));
         }
@@ -343,7 +344,7 @@ impl<'t> Before<'_, 't> {
         RnrTimer(u8::try_from(code).unwrap_or(1)).duration()
     }
 
-    /// Returns the outcome of a request that the other end executes, once it has a receive for it.
+    /// Returns the outcome of a request that the other end executes when it has a receive for it.
     fn received(&self, (done, post): Sent<'t>, until: usize) -> Fate {
         let is_success = [WcStatus::SUCCESS];
         let operation = post.operation();
@@ -386,7 +387,7 @@ impl<'t> Before<'_, 't> {
             .answer
             .as_ref()
             .is_some_and(|(at, ..)| posted.asked.earliest.since(at.latest) >= on_the_link);
-        // The first transmission may be lost. Then the ACK timeout makes the request come again.
+        // If the first transmission is lost, the requester repeats it after the ACK timeout.
         let least = self.timeout().map_or(interval, |once| once.min(interval));
         if has_come && self.is_alone {
             fate.takes = Some((Rule::PairRnrWait, least, None));
@@ -429,7 +430,7 @@ impl<'t> Before<'_, 't> {
     }
 }
 
-/// Returns the receive that the n-th message takes.
+/// Returns the receive that message `n` takes, counted from 0.
 pub(super) fn receive_of<'t>(answers: &End<'t>, n: usize) -> Option<Receive<'t>> {
     answers.receives.get(n).copied()
 }

@@ -21,7 +21,7 @@ struct Region {
     bytes: Vec<Option<u8>>,
 }
 
-/// Reason why no region allows an access of the other end.
+/// The reason why a responder refuses an access to its memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Denied {
     Key,
@@ -54,13 +54,13 @@ impl Place {
         }
     }
 
-    /// Returns whether another place lies within `length` bytes from this one.
+    /// Returns whether another place is in the `length` bytes that begin at this one.
     pub(super) fn has(self, other: Self, length: usize) -> bool {
         self.region == other.region && (self.offset..self.offset + length).contains(&other.offset)
     }
 }
 
-/// The access that a request needs.
+/// A function that returns whether an access includes the right that a request needs.
 pub(super) type Right = fn(&pb::Access) -> bool;
 
 /// Images of all regions that existed when the connection's first request was posted.
@@ -68,7 +68,8 @@ pub(super) type Right = fn(&pb::Access) -> bool;
 pub(super) struct Images(Vec<Region>);
 
 impl Images {
-    /// Returns the images at the place `before`. Bytes that a host writes later, up to `until`, are unknown.
+    /// Returns the images at the place `before` of the record. Bytes that a host writes later, before the place
+    /// `until`, are unknown.
     pub(super) fn of(trace: &Trace, (before, until): (usize, usize)) -> Self {
         let mut regions: BTreeMap<(Side, u32), Region> = BTreeMap::new();
         for done in trace.timeline.commands.iter().filter(|done| done.place < until) {
@@ -158,7 +159,7 @@ impl Images {
         self.put(place, &vec![None; length as usize]);
     }
 
-    /// Returns the 64 bits at a place, as a little-endian host reads them.
+    /// Returns the 64-bit little-endian number at a place; `None` if a byte is unknown.
     pub(super) fn number(&self, place: Place) -> Option<u64> {
         let bytes: Option<Vec<u8>> = self.get(place, 8).into_iter().collect();
         Some(u64::from_le_bytes(bytes?.try_into().ok()?))
@@ -171,7 +172,7 @@ impl Images {
     }
 }
 
-/// Returns the places of the connection's first and last command.
+/// Returns the places of the connection's first post and of its end.
 pub(super) fn extent(pair: &Pair<'_>) -> (usize, usize) {
     let sends = pair.ends.iter().filter_map(|end| end.sends.first());
     let first = sends.map(|(done, _)| done.place).min().unwrap_or(usize::MAX);

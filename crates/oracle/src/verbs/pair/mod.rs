@@ -1,14 +1,13 @@
 //! Rules for connections between two adapters, from the verbs of both hosts alone.
 //!
 //! The tester sees no packets of such a connection. The rules compute the outcome of each request from the attributes,
-//! posts, receives and memory of both ends, and compare it with completions, events, states, memory and times.
+//! posts, receives and memory of both ends. They compare it with the completions, events, states, memory and times.
 //!
 //! **Blame.** A wrong outcome may be the fault of either end. A violation is the device's if only its own end can cause
 //! it, such as two completions of one request. For all other violations there is a *control*: a connection of the
 //! tester's adapter with itself, with the same attributes and the same posts. If the control is right, the violation is
 //! the device's. If the control is wrong in the same way, or missing, the violation is inconclusive, and its text
-//! names both ends. A fault that the tester's adapter commits at both ends of the control, so that it cancels out, is
-//! not seen.
+//! names both ends. The control does not show a fault of the tester's adapter that cancels out between its two ends.
 
 mod end;
 mod ends;
@@ -57,7 +56,7 @@ pub(super) const RULES: &[Rule] = &[
 enum By {
     End(Side),
     Either,
-    /// Packets may be lost or late.
+    /// Lost or late packets would explain the violation.
     Loss,
 }
 
@@ -73,7 +72,7 @@ struct Broken<'t> {
 struct Held<'t> {
     rule: Rule,
     words: String,
-    /// The seen time and its lower bound.
+    /// The measured time and its lower bound.
     time: Option<(Duration, Duration)>,
     evidence: Vec<Evidence<'t>>,
 }
@@ -156,8 +155,8 @@ pub(super) fn rule<'t>(trace: &'t Trace, ruling: &mut Ruling<'t>) {
     }
 }
 
-/// Returns the rule that a control breaks in the same way. A control has no device under test, so that its messages
-/// are sent and executed by the tester's adapter.
+/// Returns the rule under which the same fault of a control is reported. In a control, the tester's adapter sends and
+/// executes the messages.
 fn kind(rule: Rule) -> Rule {
     match rule {
         Rule::PairSent => Rule::PairExecuted,
@@ -181,7 +180,7 @@ fn of_pair<'t>(pair: &Pair<'t>) -> Report<'t> {
     for end in &pair.ends {
         talk::once(end, &mut report);
     }
-    // A failure in one direction ends the other one at an unknown moment.
+    // After a failure in one direction, the other direction ends at an unknown time.
     if posts == 0 || posts == 2 && has_failed || pair.ends.iter().any(|end| end.was_reset() && !end.sends.is_empty()) {
         return report;
     }
@@ -206,7 +205,7 @@ mod tests {
 
     use super::*;
 
-    /// A device that retries once less than rnr_retry says, between two adapters and their controls.
+    /// The record of a device that retries once less than rnr_retry demands.
     const TOO_FEW: &str = "c09-pair-rnr-retry@rnr-retry-one-too-few";
 
     fn results(entries: Vec<Entry>) -> Vec<(Rule, Passed, String)> {

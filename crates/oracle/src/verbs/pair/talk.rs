@@ -29,9 +29,9 @@ pub(super) struct Talk<'t> {
     pub(super) taken: Vec<Taken>,
     /// The completion of the request that failed, and its outcome.
     pub(super) failed: Option<(Told<'t>, Fate)>,
-    /// Whether the outcomes of all requests are right, and their effects are known.
+    /// Whether all outcomes are right, and all effects are known.
     pub(super) is_known: bool,
-    /// Places that atomics changed, or where they stored their results.
+    /// Places of the numbers that atomics changed, and of their results.
     pub(super) of_atomics: Vec<Place>,
     /// Number of READs that succeeded.
     pub(super) of_reads: usize,
@@ -97,7 +97,7 @@ pub(super) fn follow<'t>(pair: &Pair<'t>, asker: usize, images: &mut Images, rep
     talk
 }
 
-/// Returns the time within which a request certainly completes.
+/// Returns the time from the post of a request by which it has certainly completed.
 fn lasts(pair: &Pair<'_>, asker: &End<'_>) -> Duration {
     let code = |value: Option<u32>| value.and_then(|value| u8::try_from(value).ok()).unwrap_or_default();
     let intervals = pair
@@ -185,8 +185,8 @@ fn takes<'t>(
     let most = pair.trace.begin.at_most(most);
     let evidence = [Evidence::from(done), Evidence::from(told.event)];
     let is_wrong = most < low || high.is_some_and(|high| least > high);
-    // Some adapters retry at growing intervals, or have a least timeout: `c09-142-ack-timeout-verbs` judges that time. On
-    // hardware, a late ACK or RNR NAK causes a retry that ends the wait.
+    // Some adapters retry at growing intervals, or have a minimum timeout: `c09-142-ack-timeout-verbs` judges that
+    // time. On hardware, a late ACK or RNR NAK causes a retry that ends the wait.
     if is_wrong && (rule == Rule::PairTimeout || !pair.trace.begin.simulated) {
         return;
     }
@@ -247,7 +247,7 @@ pub(super) fn request_in_words(post: &pb::PostSend) -> String {
 }
 
 impl Talk<'_> {
-    /// Returns whether a byte of a slice lies where an atomic changed memory, or stored its result.
+    /// Returns whether a byte of a slice belongs to a number that an atomic changed, or to an atomic's result.
     pub(super) fn is_of_atomic(&self, images: &Images, (side, slice): (Side, pb::Slice), at: usize) -> bool {
         let place = images.local(side, slice).map(|(place, _)| place.after(at));
         place.is_some_and(|place| self.of_atomics.iter().any(|atomic| atomic.has(place, 8)))
@@ -324,7 +324,7 @@ impl Talk<'_> {
     }
 }
 
-/// Notes that the completions of a queue come once each, in the order of the posts.
+/// Checks that each request has at most one completion, and that the completions are in the order of the posts.
 pub(super) fn once<'t>(end: &End<'t>, report: &mut Report<'t>) {
     for receives in [false, true] {
         let order: Vec<u64> = match receives {
