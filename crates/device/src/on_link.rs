@@ -76,7 +76,7 @@ impl Device {
         })
     }
 
-    /// Passes a data packet of the port's adapter to the link: writes its VL and the VCRC. Returns whether the packet
+    /// Sends a data packet of the port's adapter on the link. Writes its VL and its VCRC. Returns whether the packet
     /// leaves. The port discards it in each of these cases:
     ///
     /// - The port is not Active (architecture 7.2), or the packet exceeds NeighborMTU: PortXmitDiscards counts these.

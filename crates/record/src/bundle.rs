@@ -49,7 +49,7 @@ const LARGEST_DOCUMENT: u64 = 256 << 20;
 /// The most bytes of all files of a bundle.
 pub const LARGEST_BUNDLE: u64 = 16 << 30;
 
-/// The documents that are kept in memory. Other files that are no records are checked only.
+/// The documents that are kept in memory. Other files that are no records are only checked.
 const DOCUMENTS: [&str; 2] = ["run.json", "verdicts.json"];
 
 /// The list of a bundle's files with their sizes and hashes.
@@ -126,14 +126,14 @@ pub enum BundleError {
     Record(#[from] RecordError),
 }
 
-/// The bytes that are read at once.
+/// The number of bytes that one read takes.
 const AT_ONCE: usize = 64 << 10;
 
 fn hash(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
 
-/// Reads to the end; `each` gets the parts, in order. Returns the number of bytes, and their hash.
+/// Reads a file to its end. Passes its parts to `each`, in order. Returns the number of bytes and their hash.
 fn hashed(mut file: impl Read, mut each: impl FnMut(&[u8])) -> std::io::Result<(u64, String)> {
     let (mut digest, mut length) = (Sha256::new(), 0);
     let mut part = vec![0; AT_ONCE];
@@ -199,7 +199,7 @@ fn read_up_to(path: &Path, file: impl Read, bytes: u64) -> Result<Vec<u8>, Bundl
 
 fn names(directory: &Path) -> Result<Vec<String>, BundleError> {
     let files = std::fs::read_dir(directory).map_err(io(directory))?;
-    // Those of the manifest are no part of its list.
+    // The manifest does not list these files.
     let most = MOST_FILES + [MANIFEST, UNFINISHED, SIGNATURE, PUBLIC_KEY].len();
     let names: Vec<String> = files
         .take(most + 1)
@@ -517,10 +517,10 @@ fn open_listed(path: &Path, listed: &ManifestFile) -> Result<Box<dyn Read + Send
     Ok(Box::new(file))
 }
 
-/// Reads a file, and checks its bytes against the manifest's entry. `each` gets the parts of the file, in order; use
-/// them only if this function succeeds.
+/// Reads a file, and checks its bytes against the manifest's entry. Passes the parts of the file to `each`, in order.
+/// Use the parts only if this function succeeds.
 fn checked(path: &Path, listed: &ManifestFile, each: impl FnMut(&[u8])) -> Result<(), BundleError> {
-    // One byte more shows whether the file has grown.
+    // One more byte than the manifest lists shows whether the file has grown.
     let file = open_listed(path, listed)?.take(listed.bytes.saturating_add(1));
     let (length, found) = hashed(file, each).map_err(io(path))?;
     if found != listed.sha256 || length != listed.bytes {
@@ -637,8 +637,8 @@ impl Bundle {
         &self.sha256
     }
 
-    /// Returns the files that the manifest lists. The sizes are those of plain records, also if the records are stored
-    /// compressed.
+    /// Returns the files that the manifest lists. The sizes are those of the plain records, even if the records are
+    /// stored compressed.
     pub fn files(&self) -> impl Iterator<Item = &ManifestFile> {
         self.files.iter().map(|file| &file.listed)
     }

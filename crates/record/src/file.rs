@@ -18,7 +18,7 @@ pub const MAGIC: &[u8; 8] = b"VBTMREC1";
 const LARGEST: usize = (16 << 20) + (1 << 12);
 /// The most bytes of a record. A record is judged in memory.
 pub(crate) const LARGEST_RECORD: u64 = 1 << 30;
-/// The most entries of a record. The smallest entries take a multiple of their bytes in memory.
+/// The most entries of a record. The smallest entries take a multiple of their file size in memory.
 const MOST_ENTRIES: usize = 8 << 20;
 
 /// The least number of entries per message to the writing thread, unless the caller flushes.

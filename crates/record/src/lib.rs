@@ -25,7 +25,7 @@ pub mod silence;
 /// The name of a parameter: whether the device may write a packet's payload to memory before earlier packets arrive.
 pub const OUT_OF_ORDER: &str = "dut_out_of_order";
 
-/// The number of the tester's own port in exchanges with the agents of this port. Rigs number their ports from 0.
+/// The port number that exchanges with the agents of the tester's own port have. Rigs number their ports from 0.
 pub const OWN_PORT: u32 = u32::MAX;
 
 /// The bytes of a frame, in a shared buffer.

@@ -1,4 +1,4 @@
-//! Hides M_Keys in texts for people who may not use them: each key becomes `M_Key #1`, `M_Key #2`, and so on.
+//! Hides M_Keys in texts for readers without permission to see them: the keys become `M_Key #1`, `M_Key #2`, and so on.
 
 use std::collections::BTreeMap;
 
@@ -12,11 +12,11 @@ use crate::Entry;
 const DIGITS: u32 = 16;
 /// Words before a 64-bit number that is an M_Key.
 const KEYS: [&str; 4] = ["M_Key", "MKEY", "mkey", "key"];
-/// Words before a 64-bit number that everybody may know. Without any of these words, a number counts as an M_Key.
+/// Words before a public 64-bit number. A number without a word of [`PUBLIC`] or [`KEYS`] counts as an M_Key.
 const PUBLIC: [&str; 8] = ["GUID", "guid", "GID", "GidPrefix", "VA", "SwapDt", "CmpDt", "original"];
 /// The number of the trap that reports an M_Key.
 const BAD_M_KEY: u16 = 256;
-/// How many bytes before a number are searched for such a word.
+/// The number of bytes before a 64-bit number in which such a word counts.
 const BEFORE: usize = 400;
 /// The maximum number of keys that get a number of their own.
 const MOST: usize = 10_000;
@@ -68,8 +68,8 @@ impl Secrets {
         }
     }
 
-    /// Adds the keys in texts that belong together, such as the parts of a finding: each 64-bit number in hexadecimal,
-    /// unless the nearest word before it says that it is none.
+    /// Adds the keys in texts that belong together, such as the parts of a finding. Each 64-bit number in hexadecimal
+    /// is a key, unless the nearest word of `PUBLIC` or `KEYS` before it is in `PUBLIC`.
     pub fn learn_texts<'t>(&mut self, texts: impl IntoIterator<Item = &'t str>) {
         let mut is_public = false;
         for text in texts {
@@ -89,7 +89,7 @@ impl Secrets {
             return text.into();
         }
         let (mut shown, mut done) = (String::with_capacity(text.len()), 0);
-        // The last digits, and where each of them is.
+        // The last digits, and the place of each of them.
         let (mut value, mut places, mut count) = (0u64, [0; DIGITS as usize], 0u32);
         for (at, c) in text.char_indices() {
             let Some(digit) = c.to_digit(16) else {
@@ -116,7 +116,7 @@ impl Secrets {
         shown
     }
 
-    /// Replaces the known keys in the bytes of a packet by their numbers. Returns whether there was one.
+    /// Replaces the known keys in the bytes of a packet by their numbers. Returns whether the packet had a key.
     pub fn hide_bytes(&self, bytes: &mut [u8]) -> bool {
         let (mut at, mut found) = (0, false);
         while let Some(eight) = bytes.get_mut(at..at + 8) {
@@ -133,7 +133,7 @@ impl Secrets {
     }
 }
 
-/// Returns a text without M_Keys. The numbers of the keys count within this text.
+/// Returns a text without M_Keys. The keys are numbered within this text.
 #[must_use]
 pub fn without_m_keys(text: &str) -> String {
     let mut secrets = Secrets::default();

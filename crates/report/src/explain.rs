@@ -8,7 +8,7 @@ use crate::fields::{dump, fields};
 use crate::input::{Reported, title};
 use crate::ladder::{self, Way};
 
-/// The most premises, packets and other evidence that a finding shows without `fields` or `bytes`.
+/// The most premises, the most packets and the most other evidence that a finding shows without `fields` and `bytes`.
 const FEW: usize = 6;
 
 /// The findings to explain. A member that is `None` selects all.
@@ -103,9 +103,9 @@ pub fn list_without_findings(reported: &Reported<'_>) -> Text {
     reported.verdicts.iter().filter(is_open).map(line).collect()
 }
 
-/// Returns the selected findings as text. The text of a finding has its premise, stimulus and answer, the expected and
-/// the seen value, the catalogue's wording of the statement, and what to try. Without detail, it has at most 40 lines.
-/// The text is empty if no finding matches.
+/// Returns the selected findings as text. The text of a finding has its premise, stimulus and answer, and the expected
+/// and the seen value. It also has the catalogue's wording of the statement, and recommended commands. Without detail,
+/// it has at most 40 lines. The text is empty if no finding matches.
 #[must_use]
 pub fn explain(reported: &Reported<'_>, of: Selected<'_>, detail: Detail, commands: Commands<'_>) -> Text {
     let mut out = Text::new();
@@ -202,7 +202,7 @@ fn one(check: &Check, record: &[Entry], detail: Detail) -> Text {
     out.extend([few("premise:", &check.given, most)]);
     let rungs = ladder::of(record, &check.exchanges, &check.frames);
     for (place, (entry, rung)) in rungs.iter().enumerate() {
-        // The first packet is often the cause, and the last packets are what was judged.
+        // The first packet is often the cause, and the test judged the last packets.
         if place > 0 && place.saturating_add(most) <= rungs.len() {
             if place == 1 {
                 let more = rungs.len() - most;
@@ -238,7 +238,7 @@ fn one(check: &Check, record: &[Entry], detail: Detail) -> Text {
     out
 }
 
-/// Formats the last of some lines after their label, and the number of the others.
+/// Formats the last `most` lines after their label, and the number of the earlier lines.
 fn few(label: &str, lines: &[impl AsRef<str>], most: usize) -> Text {
     let left_out = lines.len().saturating_sub(most);
     let mut out = Text::new();

@@ -47,7 +47,7 @@ pub fn linked(of: &Reported<'_>, back: &str) -> String {
         .unwrap_or_else(|error| format!("<!doctype html><title>{error}</title>"))
 }
 
-/// The escaper of the page's template, named in askama.toml. Text has no markup, and shows its hidden characters.
+/// The escaper of the page's template, named in askama.toml. Escapes markup and hidden characters.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Escaped;
 
@@ -70,7 +70,7 @@ struct Page<'a> {
     deviations: &'a [Known],
     trend: Trend,
     tests: Vec<TestPage<'a>>,
-    /// The number of tests that are not on paper.
+    /// The number of tests that the printed page leaves out.
     passed: usize,
 }
 
@@ -178,12 +178,12 @@ fn members_in_words(members: serde_json::Map<String, serde_json::Value>) -> Stri
     known.map(member).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns whether paper leaves out the tests with this outcome.
+/// Returns whether the printed page leaves out the tests with this outcome.
 const fn is_quiet(outcome: Outcome) -> bool {
     matches!(outcome, Outcome::Pass | Outcome::NotApplicable | Outcome::Skipped)
 }
 
-/// The most findings of a test, and the most lines of evidence of a finding, that are on paper.
+/// The most findings of a test, and the most lines of evidence of a finding, on the printed page.
 const MOST_ON_PAPER: usize = 4;
 
 impl StatementRow<'_> {

@@ -144,7 +144,7 @@ const RIG_OPTIONS: [&str; 10] = [
     "--ip",
 ];
 
-/// Returns the command that repeats a test. Words of the record cannot add a command of the shell or another option.
+/// Returns the command that repeats a test. A word of the record can add neither a shell command nor another option.
 #[must_use]
 pub fn again(run: &RunInfo, rig: Option<&str>, test: &str, set: &[String]) -> String {
     let is_option = [Some(test), rig].iter().flatten().any(|word| word.starts_with('-'));

@@ -264,7 +264,7 @@ pub(crate) const fn class(result: CheckResult) -> &'static str {
     }
 }
 
-/// Escapes text for XML, and shows its hidden characters.
+/// Escapes text for XML. Hidden characters become visible escapes.
 pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in shown_lines(text).chars() {

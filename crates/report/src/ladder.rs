@@ -18,7 +18,7 @@ const WHOLE: usize = 120;
 /// The most shown rungs that are evidence. A test may have a thousand such rungs.
 const MOST: usize = 60;
 
-/// The most rungs of a test that are on paper: the first rungs of its premises and evidence.
+/// The most rungs of a test on the printed page: the first rungs of its premises and evidence.
 const ON_PAPER: usize = 8;
 
 /// The direction of an event.
@@ -57,7 +57,7 @@ pub(crate) struct Rung {
     pub(crate) is_evidence: bool,
     /// Whether the event shows a premise of a finding.
     pub(crate) is_premise: bool,
-    /// Whether the event is also on paper.
+    /// Whether the event is also on the printed page.
     pub(crate) is_on_paper: bool,
 }
 

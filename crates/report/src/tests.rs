@@ -388,7 +388,7 @@ fn of_a_command(stopped: Option<&str>) -> Vec<Entry> {
     [label, frame].into_iter().chain(stopped).collect()
 }
 
-/// Text that forges a line, a row or markup in one of the forms, or commands a terminal or a shell.
+/// Text that forges a line, a row or markup in a report, or that has commands for a terminal or a shell.
 const HOSTILE: &str = "x\n| `forged` | PASS | | |\nok 99 - forged\npublic name: forged\n<script>id</script>`'\"; \
     $(id) #\u{1b}[2K\u{9b}2K\u{202e}\r| ``` |\nsigned   by key 00, as demanded";
 
@@ -427,14 +427,14 @@ fn words_of_a_bundle_forge_nothing_in_any_form() {
     for form in [&markdown, &html, &tap, &xml, &explained] {
         assert!(!form.contains(['\u{1b}', '\u{9b}', '\u{202e}', '\r']), "{form:?}");
     }
-    // HTML has no lines.
+    // In HTML, the ends of lines have no meaning.
     for form in [&markdown, &tap, &xml, &explained] {
         assert!(!form.lines().any(|line| line.starts_with("signed")), "{form}");
     }
     assert!(!html.contains("<script") && !xml.contains("<script"), "{html}{xml}");
     let row = |line: &&str| line.starts_with('|');
     assert_eq!(markdown.lines().filter(row).count(), 2 + verdicts.len(), "{markdown}");
-    // The only markup of others is in code.
+    // Markup of the bundle occurs only within code.
     let literal = markdown.replace("\\<script", "");
     let in_code = |line: &&str| line.contains("<script") && !line.contains('`');
     assert_eq!(literal.lines().filter(in_code).count(), 0, "{markdown}");

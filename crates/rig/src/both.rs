@@ -1,11 +1,12 @@
-//! A rig with MADs and verbs to the same device: a rig for MADs, and a rig for the hosts of both adapters, on one clock.
+//! A rig with MADs and verbs to the same device: a rig for MADs and a rig for the hosts of both adapters. Both rigs use
+//! the same clock.
 
 use core::time::Duration;
 
 use verbatim_record::{Span, Time};
 use verbatim_tester::{Arrival, Rig, Step, Stimulus};
 
-/// The longest wait for one of the two rigs. The other rig is then polled.
+/// The longest wait for one rig before the other rig is polled.
 const TURN: Duration = Duration::from_millis(1);
 
 /// Two rigs as one.
@@ -15,7 +16,7 @@ pub(super) struct Both<M, H> {
 }
 
 impl<M: Rig, H: Rig> Both<M, H> {
-    /// Joins two rigs, whose clocks must be the same.
+    /// Joins two rigs. Both must use the same clock.
     pub(super) fn new(mads: M, hosts: H) -> Self {
         Self { mads, hosts }
     }
@@ -68,7 +69,8 @@ mod tests {
     use std::sync::{Arc, Mutex};
     use verbatim_tester::Stop;
 
-    /// A rig with arrivals at given times. The two rigs of a test share the time, which only waits advance.
+    /// A rig with arrivals at given times, in nanoseconds. The two rigs of a test share the time. Only waits advance
+    /// the time.
     struct Script {
         now: Arc<Mutex<Time>>,
         arrivals: VecDeque<(u64, &'static str)>,

@@ -77,7 +77,8 @@
 //! agent = "unix:/run/agent.sock"
 //! ```
 //!
-//! Relative paths start at the directory of the rig file. The rig `virtual` always exists. Without a daemon, so does `virtual-ib`.
+//! Relative paths start at the directory of the rig file. The rig `virtual` always exists. Without a daemon, the rig
+//! `virtual-ib` exists too.
 
 mod given;
 mod hint;
@@ -214,7 +215,7 @@ impl RigConfig {
         }
     }
 
-    /// Returns the needs that the rig fulfils, as far as the rig file tells.
+    /// Returns the needs that the rig fulfils according to the rig file.
     #[must_use]
     pub fn offers(&self) -> Vec<Need> {
         let mads = || {
@@ -564,8 +565,8 @@ impl RigFile {
         }
     }
 
-    /// Returns the rig of that name. [`BUILT_IN_PAIR`] is not among the listed rigs, but exists unless the file has a rig
-    /// with this name.
+    /// Returns the rig of that name. The rig [`BUILT_IN_PAIR`] is not listed, but exists unless the file has a rig with
+    /// this name.
     ///
     /// # Errors
     /// [`UnknownRig`], with the names of the existing rigs.

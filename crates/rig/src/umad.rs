@@ -279,7 +279,7 @@ impl UmadLink {
 
     /// Stores the LID from the DUT's PortInfo, for LID-routed MADs.
     fn learn(&mut self, mad: &Mad) {
-        // Without a hop, the response comes from the tester's own port.
+        // The response to an SMP without a hop comes from the tester's own port.
         let shows_it = mad.is_directed()
             && DrSmp::from_bytes(mad.bytes()).hop_count() > 0
             && (mad.method(), mad.attribute_id()) == (Method::GET_RESP, AttributeId::PORT_INFO)

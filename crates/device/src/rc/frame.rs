@@ -25,14 +25,14 @@ pub(crate) enum Address {
     Lid(Lid),
 }
 
-/// The path of a packet: its fields of the headers before the BTH.
+/// The fields of a packet's headers before the BTH.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Path {
     pub(crate) from: Address,
     pub(crate) to: Address,
-    /// InfiniBand: the service level.
+    /// Service level, on InfiniBand.
     pub(crate) sl: u8,
-    /// InfiniBand: SGID and DGID, if the packets carry a GRH.
+    /// SGID and DGID, on InfiniBand; `None` without a GRH.
     pub(crate) gids: Option<(Ipv6Addr, Ipv6Addr)>,
     pub(crate) hop_limit: u8,
     pub(crate) traffic_class: u8,
@@ -40,8 +40,7 @@ pub(crate) struct Path {
     pub(crate) udp_port: u16,
 }
 
-/// Builds the native packet of a path between two LIDs, with the errors of the adapter's defects. The port later
-/// chooses the VL.
+/// Builds a native packet between two LIDs, with the errors of the adapter's defects. The port later chooses the VL.
 pub(crate) fn native(slid: Lid, dlid: Lid, path: &Path, transport: &Transport, faults: &RcFaults) -> Vec<u8> {
     let slid = if faults.has(RcDefect::SourceAddressOther) {
         Lid(slid.0 ^ 1)

@@ -1,9 +1,9 @@
-//! The reliable connections of a RoCEv2 or InfiniBand adapter, as requester and responder, written from the architecture.
+//! The reliable connections of a RoCEv2 or InfiniBand adapter, as requester and responder.
 //!
 //! The model implements the specification independently of the tests. The model performs no I/O and reads no clock. The
-//! caller passes packets ([`Adapter::handle`], [`Adapter::handle_native`]), verbs ([`Adapter::post_send`], ...) and the time
-//! ([`Adapter::tick`]), and queries the time of the next event ([`Adapter::poll_at`]). The caller takes the frames that
-//! the adapter sends ([`Adapter::poll_transmit`]), completions and events.
+//! caller passes packets ([`Adapter::handle`], [`Adapter::handle_native`]), verbs ([`Adapter::post_send`], ...) and the
+//! time ([`Adapter::tick`]), and queries the time of the next event ([`Adapter::poll_at`]). The caller takes the frames
+//! that the adapter sends ([`Adapter::poll_transmit`]), completions and events.
 //!
 //! ```text
 //!   frames -> adapter -> port (ARP, neighbour discovery)         verbs -> adapter -> memory

@@ -91,7 +91,7 @@ impl Port {
             }
             _ => return,
         };
-        // A port knows its own address.
+        // A port needs no ARP or neighbour discovery for its own address.
         let own = self.has(Address::Ip(to)).then_some(&self.mac);
         let Some(&mac) = own.or_else(|| self.neighbours.get(&to)) else {
             let waiting = self.wait_for(at, from, to);

@@ -124,8 +124,8 @@ pub(super) fn qp_histories(trace: &Trace) -> Vec<QpHistory<'_>> {
             to.entry(packet.bth().dest_qp().0).or_default().push(frame.place);
         }
     }
-    // The tester does not see the packets of its own adapter. Each request of this adapter may send packets to any queue
-    // pair.
+    // The tester does not see the packets of its own adapter. Each request of this adapter may send packets to any
+    // queue pair.
     let of_tester = trace.timeline.commands.iter().filter(|done| done.side == Side::Tester);
     let asked = of_tester.filter(|done| matches!(done.command, Command::PostSend(_)) && !is_refused(done));
     let asked: Vec<usize> = asked.map(|done| done.place).collect();

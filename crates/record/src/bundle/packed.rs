@@ -31,7 +31,7 @@ pub(super) fn plain(name: &str) -> &str {
     name.strip_suffix(ENDING).unwrap_or(name)
 }
 
-/// Decompresses a file while it is read.
+/// Returns a reader that decompresses a file.
 pub(super) fn reader(file: File) -> std::io::Result<Box<dyn Read + Send>> {
     Ok(Box::new(StreamingDecoder::new(file).map_err(std::io::Error::other)?))
 }
@@ -52,7 +52,7 @@ pub(super) fn unpack(directory: &Path, names: &[String]) -> Result<(), BundleErr
 }
 
 impl Bundle {
-    /// Compresses the large records of this bundle's directory. A process that dies meanwhile leaves each record
+    /// Compresses the large records in this bundle's directory. If the process dies meanwhile, each record stays
     /// readable.
     ///
     /// # Errors

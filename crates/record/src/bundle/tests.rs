@@ -77,7 +77,7 @@ fn refuses_sizes_before_it_reads() {
         std::fs::write(directory.path().join(MANIFEST), Manifest::sealed(files).to_json()).unwrap();
         Bundle::open_unread(directory.path()).unwrap_err().to_string()
     };
-    // Sparse files of the listed sizes. Even their hashes would match.
+    // The files are sparse and have the listed sizes, so that their hashes would match.
     for (name, bytes) in [
         ("001-a.rec", file::LARGEST_RECORD + 1),
         ("verdicts.json", LARGEST_DOCUMENT + 1),
@@ -156,7 +156,7 @@ fn compressed_record_reads_as_the_plain_one() {
     let bundle = Bundle::open(directory.path()).unwrap();
     assert_eq!(bundle.each_record().next().unwrap().bytes().unwrap(), bytes);
     assert_eq!(bundle.added().unwrap(), Vec::<String>::new());
-    // A worker that died before it reported the end of its run resumes the run.
+    // If a worker died before it reported the end of its run, the next worker resumes the run.
     std::fs::write(directory.path().join(packed::UNFINISHED), "x").unwrap();
     let resumed = BundleWriter::resume(directory.path(), 1).unwrap();
     assert_eq!(names(resumed.directory()).unwrap(), ["001-t.rec"]);

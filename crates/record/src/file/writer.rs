@@ -33,7 +33,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// The writer fails at a record that the reader would refuse.
+    /// Creates a writer, which fails at a record that the reader would refuse.
     ///
     /// # Errors
     /// Returns an error when the system cannot start a thread.

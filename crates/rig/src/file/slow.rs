@@ -27,7 +27,7 @@ impl Default for Slowness {
     }
 }
 
-/// Logs to which the consoles of Linux hosts are written. Verbatim reads the kernels' reports of errors from them.
+/// Paths of the logs of Linux hosts' consoles. Verbatim reads the kernels' reports of errors from these logs.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Consoles {
     /// Console of the DUT's host. Its kernel is part of the device under test.
