@@ -175,7 +175,7 @@ impl Coverage {
 
     /// Returns the statements that no test checks.
     pub fn idle_statements(&self) -> impl Iterator<Item = &str> {
-        // Only the console of a real kernel shows it, in any test.
+        // Any test checks this statement, but only on a rig with the console of a real kernel.
         let is_of_kernels = |covered: &Covered| covered.statement == "9.6 sound kernel";
         let is_idle =
             move |covered: &&Covered| covered.tests.iter().all(|test| test.times == 0) && !is_of_kernels(covered);

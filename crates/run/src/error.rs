@@ -151,7 +151,7 @@ pub enum RunError {
     /// The output file of an export exists.
     #[error("{0} exists already; name a new file, or write over it with --force")]
     FileExists(PathBuf),
-    /// The export was stopped, because its reader had left.
+    /// The export was stopped, because its client had left.
     #[error("the export was stopped: its reader has left")]
     Stopped,
     /// A pattern matches no test.
@@ -170,7 +170,7 @@ pub enum RunError {
     },
 }
 
-/// Returns the remedy for an error of a disk. An error of the file's content has its own.
+/// Returns the remedy for an error of a disk. The message of an error of the file's content has its own remedy.
 fn remedy(source: &std::io::Error) -> &'static str {
     match source.kind() {
         std::io::ErrorKind::InvalidData => "",

@@ -44,7 +44,7 @@ pub fn judge_bundle(directory: &Path) -> Result<(Report, Vec<String>), RunError>
 }
 
 /// Judges the records of a bundle again, and applies `digest` to each record and its verdict. Judges one record per
-/// core at a time, but at most four, and no more bytes than the largest record has.
+/// core at a time, but at most four. Together they have at most 64 MiB, or the size of the largest record.
 ///
 /// # Errors
 /// As [`judge_bundle`].
@@ -140,7 +140,7 @@ fn judged<T: Send>(
     let before: Vec<Verdict> = document(bundle, directory, "verdicts.json")?;
     let stored: Vec<(usize, StoredRecord<'_>)> = bundle.each_record().enumerate().collect();
     let (mut verdicts, mut digests, mut not_judged_anew) = (Vec::new(), Vec::new(), BTreeMap::new());
-    // At no time are more bytes of records in memory than this, or than the largest record has.
+    // The records in memory together never have more bytes than this room.
     let largest = stored.iter().map(|(_, stored)| stored.size()).max();
     let room = Room::of(largest.unwrap_or(0).max(AT_ONCE));
     for of_record in side_by_side(&stored, |(at, stored)| {
@@ -193,7 +193,7 @@ fn anew_or_as_recorded(
     Ok((recorded.clone(), Some(why)))
 }
 
-/// A number of bytes that threads share.
+/// A limit of bytes that threads share.
 #[derive(Debug)]
 struct Room {
     free: Mutex<u64>,

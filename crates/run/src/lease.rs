@@ -348,7 +348,7 @@ mod tests {
                 .fence(directory.path(), "r")
                 .unwrap_err()
                 .to_string();
-            // A damaged file is no fault of the disk.
+            // The remedy for a damaged file is not that for a full disk.
             assert!(
                 error.contains("remove the file") && !error.contains("free space"),
                 "{error}"

@@ -34,7 +34,7 @@ pub enum Leaves {
     Elsewhere,
 }
 
-/// What became of a packet at a port.
+/// The result of a packet's reception at a port.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Received {
     /// An agent handled the packet, or the port discarded it.

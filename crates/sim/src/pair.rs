@@ -56,8 +56,8 @@ impl InfiniBand {
             .collect()
     }
 
-    /// Passes changes of the two ports on: a link that went down takes both ports to Initialize, and each adapter
-    /// follows its port. The device's adapter is the first.
+    /// Applies changes of the two ports. If one port fell below Armed, the other port goes to Initialize. Each adapter
+    /// gets the attributes of its port. The first adapter is the device's.
     pub(crate) fn settle(&mut self, device: &mut Device, adapters: &mut [Adapter; 2]) {
         let is_up = |state| matches!(state, PortState::ARMED | PortState::ACTIVE);
         let fell = |adapter: &Adapter, device: &Device| {

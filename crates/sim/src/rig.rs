@@ -38,7 +38,7 @@ enum Event {
     PacketToTester(PortId, Vec<u8>, Delimiter),
     /// A frame on the segment, and its sender.
     Frame(MacAddress, Vec<u8>),
-    /// A native packet from the adapter of this side to the other side's port.
+    /// A native packet that the adapter of this side sent.
     Data(Side, Vec<u8>),
     /// A frame that the tester's port has held back since this time.
     Held(Time, Vec<u8>),
@@ -317,8 +317,8 @@ impl VirtualRig {
         }
     }
 
-    /// Delivers a native packet of an adapter to the port at the other end, or to the adapter's own port if the port
-    /// has the packet's DLID.
+    /// Delivers a native packet of an adapter to the port at the other end. If the adapter's own port has the packet's
+    /// DLID, delivers the packet to that port instead.
     fn deliver_data(&mut self, from: Side, bytes: &[u8]) {
         let now = self.since_start();
         let own = &mut self.adapters[from as usize];
@@ -342,7 +342,7 @@ impl VirtualRig {
     }
 
     fn put_on_segment(&mut self, from: MacAddress, frame: Vec<u8>) {
-        // An adapter delivers its frames to itself without the segment.
+        // A frame from an adapter to itself does not cross the segment.
         if frame.len() >= Ethernet::SIZE && Ethernet::from_bytes(&frame).dst() == from {
             self.schedule(self.now.after(WAY), Event::Frame(from, frame));
             return;
@@ -366,7 +366,7 @@ impl VirtualRig {
         }
     }
 
-    /// Delivers a frame to all addressed stations, and a multicast not to its sender. Returns the frame if the
+    /// Delivers a frame to all addressed stations. Does not deliver a multicast to its sender. Returns the frame if the
     /// tester's Ethernet port receives it.
     fn deliver(&mut self, from: MacAddress, frame: Vec<u8>) -> Option<Arrival> {
         if frame.len() < Ethernet::SIZE {

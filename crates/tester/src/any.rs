@@ -81,8 +81,8 @@ impl Tester<'_> {
     }
 
     /// Sends Gets with M_Keys that the device must reject, and returns before their silence periods have passed.
-    /// [`Tester::wait_out`] waits for the silences of all requests together. A right-key Get with the label
-    /// [`HANDLED`](crate::HANDLED) follows every few requests.
+    /// [`Tester::wait_out`] waits for the silences of all requests together. After every few requests, sends a Get with
+    /// the right key and the label [`HANDLED`](crate::HANDLED).
     ///
     /// # Errors
     /// When the run must stop.

@@ -17,7 +17,7 @@ const SILENCES: usize = 16;
 /// Number of waits for an arrival between two flushes of the record.
 const FLUSH_EVERY: u32 = 64;
 
-/// Limit of the requests whose silence the tester waits for together. The kernel keeps at most 96 requests.
+/// Maximum number of requests whose silence the tester waits for together. The kernel keeps at most 96 requests.
 const MOST_SILENT: usize = 64;
 
 /// A Get with the right M_Key that follows requests which the device must drop.
@@ -82,9 +82,9 @@ impl Tester<'_> {
         self.window = window.clamp(1, self.window);
     }
 
-    /// Sends requests that the device must drop, and does not wait for their silence: [`Tester::wait_out`] waits for all
-    /// silences together. A Get with the right M_Key follows every few requests, because its response shows that the
-    /// port's buffers are free again. Repeats a request if the device answers busy.
+    /// Sends requests that the device must drop, and does not wait for their silence. [`Tester::wait_out`] waits for
+    /// all silences together. After every few requests, sends a Get with the right M_Key, because its response shows
+    /// that the port's buffers are free again. Repeats a request if the device answers busy.
     pub(crate) fn soon(&mut self, label: &'static str, mut mads: Vec<Mad>) -> Step {
         for attempt in 0..BUSY_TRIES {
             let earlier = self.states.len() as u32;

@@ -1,5 +1,5 @@
-//! The tester's own port: SMPs without a hop, which the agent of this port answers, and bringing up both ports of an
-//! InfiniBand pair.
+//! The tester's own port: SMPs without a hop, which the agent of this port answers. This module also brings both ports
+//! of an InfiniBand pair to Active.
 
 use verbatim_record::{Label, Stopped};
 use verbatim_wire::{Lid, PortInfo, PortState, Status};
@@ -13,11 +13,11 @@ const BEFORE: Label<PortInfo> = Label::new("the port before it is brought up");
 const ARM: Label<PortInfo> = Label::new("bringing the port up: LID and Armed");
 const ACTIVATE: Label<PortInfo> = Label::new("bringing the port up: Active");
 
-/// LIDs for the tester's own port. The second serves if the DUT has the first.
+/// LIDs for the tester's own port. The tester uses the second LID if the DUT has the first.
 const OWN_LIDS: [Lid; 2] = [Lid(1), Lid(0xBFF0)];
 
 impl Tester<'_> {
-    /// Runs `act` with SMPs to the tester's own port, or to the DUT.
+    /// Runs `act`. Its SMPs go to the tester's own port if `own` is true, else to the DUT.
     pub fn at_port<R>(&mut self, own: bool, act: impl FnOnce(&mut Self) -> R) -> R {
         let before = core::mem::replace(&mut self.own, own);
         let result = act(self);
@@ -26,7 +26,7 @@ impl Tester<'_> {
     }
 
     /// If the rig file has `assign_lid`, gives both ports of the pair the LIDs that they lack, and takes them to
-    /// Active. The journal saves the old values first. A refusal is noted in the record.
+    /// Active. The journal saves the old values first. The record notes a refusal.
     pub(crate) fn raise_pair(&mut self) -> Option<Stopped> {
         let given = self.info.assign_lid?;
         match self.raise_both(given) {

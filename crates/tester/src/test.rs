@@ -140,7 +140,7 @@ impl Test {
         self.needs.contains(&Need::Mad) && !others.iter().any(|need| self.needs.contains(need))
     }
 
-    /// Returns a sentence that names the needs of the test that are not among `offers`, or `None` if all are.
+    /// Returns words that name the needs of the test that `offers` lacks, or `None` if it lacks none.
     #[must_use]
     pub fn missing(&self, offers: &[Need]) -> Option<String> {
         let missing = self.needs.iter().filter(|need| !offers.contains(need));

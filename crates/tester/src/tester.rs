@@ -43,7 +43,7 @@ pub struct Tester<'r> {
     pub(crate) port: PortId,
     /// The rig's port that sends the runner's own reads; port 0 if `None`.
     pub(crate) reads_at: Option<PortId>,
-    /// Whether SMPs go to the tester's own port; else to the DUT.
+    /// Whether SMPs go to the tester's own port; if not, they go to the DUT.
     pub(crate) own: bool,
     /// The last PortInfo of the tester's own port.
     pub(crate) shown_own: PortInfo,
@@ -179,7 +179,7 @@ impl<'r> Tester<'r> {
         self.info.offers.contains(&need)
     }
 
-    /// Returns the M_Key that is most likely in force. The tester's own port checks none.
+    /// Returns the M_Key that is most likely in force; 0 for the tester's own port, which checks no M_Key.
     #[must_use]
     pub fn key(&self) -> MKey {
         if self.own { MKey(0) } else { self.keys[0] }

@@ -1,6 +1,6 @@
-//! Text of others, such as a device, a bundle or a daemon, in the output of our programs. Each medium has a type:
-//! [`Text`] for a terminal or a log, [`Markdown`], and [`Command`] for a shell. A string of others stays visible in
-//! them, but it cannot begin a line, send a command to a terminal, or reorder the text beside it.
+//! Foreign text in the output of our programs, such as text of a device, a bundle or a daemon. Each medium has a type:
+//! [`Text`] for a terminal or a log, [`Markdown`], and [`Command`] for a shell. These types show a foreign string
+//! visibly. The string cannot begin a line, send a command to a terminal, or reorder the text beside it.
 
 mod command;
 mod markdown;
@@ -14,14 +14,13 @@ pub use command::{Command, quoted};
 pub use markdown::Markdown;
 pub use terminal::{Paint, Text};
 
-/// Returns whether a character does more than show itself: controls, line separators, marks of direction, characters
-/// without width or glyph.
+/// Returns whether a character is hidden: a control, a line separator, a mark of direction, or a character without
+/// width or glyph.
 fn is_hidden(c: char) -> bool {
     !matches!(c, ' '..='~') && c.escape_debug().len() > 1
 }
 
-/// Returns a text on one line: each character that does not show itself appears as an escape such as `\n` or
-/// `\u{1b}`.
+/// Returns a text on one line, in which each hidden character is an escape such as `\n` or `\u{1b}`.
 #[must_use]
 pub fn shown(text: &str) -> Cow<'_, str> {
     if !text.contains(is_hidden) {
@@ -58,7 +57,7 @@ pub fn say(words: impl Display) {
     Text::message(words).say();
 }
 
-/// Like [`shown`], but keeps the ends of lines.
+/// Returns a text as [`shown`] does, but keeps the ends of its lines.
 #[must_use]
 pub fn shown_lines(text: &str) -> Cow<'_, str> {
     if text.contains(|c| c != '\n' && is_hidden(c)) {
@@ -68,8 +67,8 @@ pub fn shown_lines(text: &str) -> Cow<'_, str> {
     Cow::Borrowed(text)
 }
 
-/// Returns a JSON document in which each character that does not show itself is an escape of JSON. The document has the
-/// same value. Its own line ends stay.
+/// Returns a JSON document with the same value, in which each hidden character is an escape of JSON. Keeps the
+/// document's ends of lines.
 #[must_use]
 pub fn shown_json(document: String) -> String {
     if !document.contains(|c| c != '\n' && is_hidden(c)) {
@@ -116,7 +115,7 @@ mod tests {
         assert_eq!(in_words(&Outer(telling, cause())), telling);
     }
 
-    /// Text with all that a terminal or a reader of text would obey.
+    /// Text with every kind of hidden character.
     const HOSTILE: &str = "a\u{1b}[2K\r\nb\u{9b}31m\u{202e}c\u{2028}\u{7f}\u{200b}\u{feff}\u{2066}é漢\\n";
 
     #[test]

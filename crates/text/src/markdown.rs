@@ -38,7 +38,7 @@ impl Markdown {
 
     /// Adds code within a line or a table's cell.
     pub fn code(&mut self, code: impl Display) -> &mut Self {
-        // A bar ends a cell even within code, unless a backslash is before it.
+        // Even within code, a bar ends a cell, unless a backslash is before it.
         let code = shown(&code.to_string()).replace('|', "\\|");
         let fence = fence(&code, 0);
         let edge = if code.starts_with('`') || code.ends_with('`') {
@@ -65,7 +65,7 @@ impl Markdown {
     }
 }
 
-/// Returns a fence of more backticks than any sequence in the text, and of more than `least`.
+/// Returns a fence with more backticks than any sequence of backticks in the text, and with more than `least`.
 fn fence(text: &str, least: usize) -> String {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     "`".repeat(longest.max(least) + 1)

@@ -21,7 +21,7 @@ pub enum Paint {
     Grey,
 }
 
-/// Lines of text. Each call of [`Text::line`] adds exactly one line, whatever its words contain.
+/// Lines of text. Each call of [`Text::line`] adds exactly one line, because ends of lines in the words become escapes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Text(String);
 
@@ -40,7 +40,7 @@ impl Text {
         text
     }
 
-    /// Returns a text that is our own or this user's, with its lines.
+    /// Returns a text of our own or of this user. Keeps its lines.
     #[must_use]
     pub fn own(text: &str) -> Self {
         Self(shown_lines(text).into_owned())
@@ -56,7 +56,7 @@ impl Text {
         text
     }
 
-    /// Adds a line.
+    /// Adds one line.
     pub fn line(&mut self, words: impl Display) {
         self.0.push_str(&shown(&words.to_string()));
         self.0.push('\n');

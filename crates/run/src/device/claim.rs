@@ -276,8 +276,8 @@ fn left_elsewhere(
     }
 }
 
-/// Returns whether the lock of a rig's device has a greater generation than the rig's journal. [`miss`] then marks the
-/// journal. Takes no lock.
+/// Returns whether the lock of a rig's device has a greater generation than the rig's journal. If so, [`miss`] marks
+/// the journal. This function takes no lock.
 #[must_use]
 pub fn is_older(rig: &RigConfig, journals: &Path) -> bool {
     let peeked = rig
@@ -291,9 +291,10 @@ pub fn is_older(rig: &RigConfig, journals: &Path) -> bool {
     })
 }
 
-/// Marks a rig's journal as missing, if the lock file says that a run with this journal directory left the device
-/// changed, but no journal lists the change. Also marks the journal if the lock file has a greater generation: then the
-/// whole directory is an older copy. Later attempts to open a marked journal fail.
+/// Marks a rig's journal as missing if the lock of its device shows that the journal is missing or older. It is missing
+/// if a run with this journal directory left the device changed, but no journal lists the change. It is older if the
+/// lock has a greater generation: then the whole directory is an older copy. Later attempts to open a marked journal
+/// fail.
 ///
 /// # Errors
 /// When the mark cannot be written.
@@ -317,7 +318,7 @@ pub fn miss(rig: &RigConfig, journals: &Path) -> Result<(), RunError> {
         return Ok(());
     }
     let generation = journal.as_ref().map_or(0, FileJournal::generation);
-    // Without any generation, the files are gone.
+    // If the journal has no generation, its files are gone.
     let is_copy = generation > 0 || !before.changed;
     let is_older = before.rig == rig.name && before.generation > generation && is_copy;
     let marked = match &journal {

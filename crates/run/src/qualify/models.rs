@@ -23,8 +23,8 @@ pub struct Model {
     pub config: VirtualConfig,
 }
 
-/// Returns all sound models: devices of three profiles for tests of management and the link layer, an adapter, a pair
-/// of adapters on InfiniBand, and a device for all tests. The seed selects the capabilities of the last device.
+/// Returns all sound models. Devices of three profiles serve for tests of management and the link layer. The others are
+/// an adapter, a pair of adapters on InfiniBand, and a device for all tests, whose capabilities the seed selects.
 #[must_use]
 pub fn sound_models() -> Vec<Model> {
     let model = |name, profile| Model {

@@ -1,4 +1,4 @@
-//! Runs on the virtual InfiniBand pair: verbs tests, loss by management, and a tester that dies within a window of loss.
+//! Runs on the virtual InfiniBand pair: tests with verbs, loss by management, and a tester that dies during the loss.
 
 use std::sync::Arc;
 
@@ -82,7 +82,7 @@ fn port_that_ignores_vl_15_fails() {
     }
 }
 
-/// A rig whose tester dies after some stimuli.
+/// A rig whose tester dies after `left` stimuli.
 struct Mortal {
     rig: VirtualRig,
     left: usize,
@@ -110,7 +110,7 @@ impl Rig for Mortal {
     }
 }
 
-/// Returns PortInfo, SLtoVLMappingTable and P_KeyTable of both ports. Violation counters of PortInfo are 0.
+/// Returns PortInfo, SLtoVLMappingTable and P_KeyTable of both ports. Sets the P_Key violations in PortInfo to 0.
 fn tables(rig: &mut VirtualRig) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     for (port, path) in [(0, &[1][..]), (OWN_PORT, &[])] {

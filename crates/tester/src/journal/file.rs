@@ -107,7 +107,7 @@ impl FileJournal {
             room,
         };
         if let Some(generation) = of_before {
-            // The generations of this rig go on.
+            // The generations of this rig never become smaller.
             journal.content.generation = journal.content.generation.max(generation);
             journal.write()?;
         }
@@ -230,8 +230,8 @@ impl FileJournal {
         Ok(true)
     }
 
-    /// Records in the lock file that a journal must exist, of at least this generation. `missed` tells how it was
-    /// found out that this journal is missing.
+    /// Records in the lock file that a journal of at least this generation must exist. `missed` is the reason why this
+    /// journal counts as missing.
     ///
     /// # Errors
     /// When the lock file cannot be written.
@@ -293,9 +293,9 @@ impl FileJournal {
             ..Witness::default()
         };
         if self.content.areas.is_empty() {
-            // The lock file is cleared before the journal is removed, and filled after the journal is written. A
-            // crash between the two steps leaves a journal that is one generation older than the record of its end,
-            // or newer than the record. It never leaves the record of a journal that does not exist.
+            // The lock file is cleared before the journal is removed, and filled after the journal is written. After
+            // a crash between the two steps, the journal is newer than the record, or one generation older than the
+            // record of its end. A crash never leaves the record of a journal that does not exist.
             witness.write(&self.lock, &lock).map_err(&io)?;
             match std::fs::remove_file(&self.path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io(error)),
@@ -495,7 +495,7 @@ fn read(directory: &Path, rig: &str) -> Result<Content, Unread> {
     found.map_err(Unread::Damaged)
 }
 
-/// Reads both files once. The inner error says that the two files do not belong together.
+/// Reads both files once. The inner error is the reason why the two files do not belong together.
 fn read_once(directory: &Path, rig: &str) -> Result<Result<Content, String>, Unread> {
     let journal = match std::fs::read(place(directory, rig)) {
         Ok(text) => Some(parse(&text).map_err(Unread::Damaged)?),

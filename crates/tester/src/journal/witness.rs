@@ -1,5 +1,5 @@
-//! The record in a journal's lock file. It shows whether a journal must exist, and of which generation: each change of
-//! the journal has a greater generation. A process thereby detects that a journal was removed, or is an older copy.
+//! The record in a journal's lock file. It shows whether a journal must exist, and its generation. Each change of the
+//! journal has a greater generation. The record shows that a journal was removed, or is an older copy.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -23,7 +23,7 @@ pub(super) struct Witness {
     pub(super) generation: u64,
     /// The owner of the journal that must exist; `None` if nothing is to be restored.
     pub(super) owner: Option<Owner>,
-    /// How it was found out that the journal is missing or older; empty if the journal was never missed.
+    /// The reason why the journal counts as missing or older; empty if there is no such reason.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(super) missed: String,
 }

@@ -250,7 +250,7 @@ impl Tester<'_> {
         })
     }
 
-    /// Makes a reliable connection between new queue pairs of two sides. Both may be of one side.
+    /// Makes a reliable connection between two new queue pairs. Both may be on the same side.
     ///
     /// # Errors
     /// When a host refuses a step, and when the run must stop.

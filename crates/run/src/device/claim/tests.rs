@@ -209,7 +209,7 @@ fn reports_an_older_copy_of_the_journals() {
             second = open().unwrap();
         }
         drop(second);
-        // The whole directory as it was before the second run.
+        // Put back the whole directory from before the second run.
         let _ = fs::remove_file(of_rig.join("a.journal.json"));
         fs::write(of_rig.join("a.lock"), &copy).unwrap();
         for _ in 0..2 {

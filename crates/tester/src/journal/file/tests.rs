@@ -262,7 +262,7 @@ fn older_journal_is_damaged() {
         + 13;
     altered[digit] = b'1';
     assert!(opened(&second, &altered).unwrap_err().contains("lock file was altered"));
-    // A rig that takes over a journal of its device keeps its own generations.
+    // The record of another rig does not change the generations of this rig.
     assert_eq!(opened(&second, &of_second), Ok(1));
     FileJournal::require(directory.path(), &"s".into(), 40, "").unwrap();
     assert_eq!(FileJournal::generation_of(directory.path(), "r"), Some(2));
