@@ -67,7 +67,7 @@ pub(crate) fn begin(configured: Option<&Targets>) -> anyhow::Result<Option<Colle
     Ok(collector)
 }
 
-/// Writes a field of a log line. A text of others cannot begin another line.
+/// Writes a field of a log line. A foreign text cannot begin another line.
 fn field(out: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
     let text = format!("{value:?}");
     match field.name() {

@@ -163,8 +163,8 @@ pub fn serve(options: Options) -> anyhow::Result<Served> {
     served
 }
 
-/// Returns the directory that the service manager gives for logs. The audit log then shares no disk with the journals
-/// if `/var/log` has a disk of its own.
+/// Returns the directory for logs that the service manager names. If `/var/log` has a disk of its own, the audit log
+/// then shares no disk with the journals.
 fn place_of_logs() -> Option<PathBuf> {
     let places = std::env::var_os("LOGS_DIRECTORY")?;
     std::env::split_paths(&places)

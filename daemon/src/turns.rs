@@ -1,5 +1,5 @@
-//! Turns to work: a limit for each identity, and a limit for all together. An identity takes part in the queue of all
-//! with as many works as its own limit allows, so no identity delays others by the number of its calls.
+//! Turns to work, with a limit for each identity and a limit for all identities together. In the common queue, an
+//! identity has at most as many works as its own limit. So an identity with many calls does not delay the others.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};

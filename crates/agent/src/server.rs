@@ -151,7 +151,7 @@ impl Server {
                 (tokio::spawn(server), Some(file))
             }
             (Listener::Tcp(listener), Some(gate)) => {
-                // Every client that the CA accepts may use the device, so each has a reserved place.
+                // Each client with a certificate of the CA may use the device, so each has a reserved place.
                 let incoming = incoming(listener, gate, (Known::default(), |_| true), |line| crate::log(&line));
                 let server = transport.serve_with_incoming_shutdown(service, incoming, left);
                 (tokio::spawn(server), None)

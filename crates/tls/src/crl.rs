@@ -1,5 +1,5 @@
-//! Lists of revoked certificates (CRLs). A CA must have signed each list, and no list may be older than one that this
-//! side has used: otherwise a revoked client could get in again.
+//! Lists of revoked certificates (CRLs). A CA must have signed each list. No list may be older than one that this side
+//! has used: an older list would accept a client that was revoked later.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,8 +22,8 @@ pub(super) struct Lists {
 }
 
 impl Lists {
-    /// Reads the lists of a file. Each list must be signed by one of `cas`, not be expired, and not be older than a
-    /// list of the same CA in the file or in `used`.
+    /// Reads the lists of a file. One of `cas` must have signed each list, and no list may be expired. No list may be
+    /// older than a list of the same CA in the file or in `used`.
     pub(super) fn read(path: &Path, cas: &[CertificateDer<'_>], used: &[Der]) -> Result<Self, TlsError> {
         let part = Part::Crl;
         let not_pem = |seen: String| TlsError::NotPem {
@@ -79,7 +79,7 @@ pub(super) fn parse(pem: &[u8]) -> Result<Vec<Der>, rustls::pki_types::pem::Erro
     CertificateRevocationListDer::pem_slice_iter(pem).collect()
 }
 
-/// Returns the place of the CA that signed a list, or what is wrong with the list.
+/// Returns the index of the CA that signed a list, or the error of the list.
 fn signer(list: &CertificateRevocationList<'_>, cas: &[CertificateDer<'_>]) -> Result<usize, &'static str> {
     let mut wrong = "that of another CA; name the crl.pem beside the CA's certificate";
     for (place, ca) in cas.iter().enumerate() {
@@ -114,12 +114,12 @@ fn in_time(list: &CertificateRevocationList<'_>, path: &Path) -> Result<(), TlsE
     }
 }
 
-/// The place of a list among the lists of its CA.
+/// The age of a list, to compare it with the other lists of its CA.
 #[derive(Clone, Debug)]
 struct Age {
     /// The CRL number as a big-endian integer of 20 bytes, the longest that RFC 5280 allows.
     number: Option<[u8; 20]>,
-    /// When the CA made the list, in seconds since 1970.
+    /// The time at which the CA made the list, in seconds since 1970.
     made_s: i64,
 }
 

@@ -1,9 +1,9 @@
-//! Clients that have not said yet who they are or what they want: TLS handshakes, and requests over HTTP. Their number
-//! is limited. At the limit, the source address with the most clients loses its oldest client. So a flood from one
-//! address disturbs only clients of the same address.
+//! Clients whose TLS handshake or HTTP request is in progress. Their number is limited. At the limit, the source
+//! address with the most clients loses its oldest client. So a flood from one address disturbs only clients of the
+//! same address.
 //!
-//! Each [`Stage`] has a limit of its own, so clients that send nothing, or one byte, disturb no clients that have sent
-//! their first message. The clients of [`Known`] addresses have reserved places.
+//! Each [`Stage`] has a limit of its own. So clients that send nothing, or one byte, do not disturb clients that have
+//! sent their first message. The clients of [`Known`] addresses have reserved places.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr};
@@ -12,9 +12,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::task::AbortHandle;
 
-/// The number of known addresses that are kept.
+/// The maximum number of known addresses.
 const KNOWN: usize = 64;
-/// The limit of clients of known addresses at each stage.
+/// The maximum number of clients of known addresses at each stage.
 const RESERVED: usize = 16;
 
 /// The addresses with reserved places. A server adds the address of each client whose access must never be blocked,
@@ -27,7 +27,7 @@ impl Known {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds an address. Forgets the address that was not added for the longest time, if there are too many.
+    /// Adds an address. If there are too many, removes the address whose last addition is the oldest.
     pub fn add(&self, address: IpAddr) {
         let (source, mut sources) = (Source::of(address), self.sources());
         sources.retain(|known| *known != source);
@@ -50,7 +50,7 @@ impl Source {
     }
 }
 
-/// How much of its first message a client has sent. Clones share the stage.
+/// The part of its first message that a client has sent: nothing, a part, or all. Clones share the stage.
 #[derive(Clone, Debug, Default)]
 pub struct Stage(Arc<AtomicU8>);
 
@@ -99,7 +99,7 @@ impl Crowd {
         }
     }
 
-    /// Makes room for another client. Callers use this before they start the client's task.
+    /// Makes room for another client. Call this before the client's task starts.
     pub fn make_room(&mut self) {
         self.all.retain(|guest| !guest.task.is_finished());
         let unknown = (0..Stage::ALL)

@@ -238,7 +238,7 @@ const LONGEST_NAME: usize = 64;
 pub fn name_of(certificate: &CertificateDer<'_>) -> Result<String, String> {
     let (_, parsed) = X509Certificate::from_der(certificate).map_err(|error| error.to_string())?;
     let unreadable = |what: &str| format!("its {what} cannot be read; expected UTF-8 or PrintableString");
-    // A name that cannot be read counts: the certificate must not get another name because of it.
+    // A common name that cannot be read is an error. Otherwise the certificate would get another name.
     let common = parsed.subject().iter_common_name().map(AttributeTypeAndValue::as_str);
     let mut names: Vec<&str> = common
         .collect::<Result<_, _>>()

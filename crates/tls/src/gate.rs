@@ -28,7 +28,7 @@ pub struct Gate {
 pub(super) struct Loaded {
     identity: Arc<CertifiedKey>,
     pub(super) verifier: Arc<dyn ClientCertVerifier>,
-    /// The newest list of revoked certificates of each CA, also if it was used before these files were read.
+    /// The newest list of revoked certificates of each CA, from these files or used before them.
     revoked: Vec<CertificateRevocationListDer<'static>>,
 }
 

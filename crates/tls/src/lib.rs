@@ -8,7 +8,7 @@
 //! | `crl` | lists of revoked certificates: signature and age |
 //! | `files` | checks of the files before use; an error names the file |
 //! | [`gate`](Gate) | the TLS settings of a server, which can be reloaded without a restart |
-//! | `crowd` | limits of clients that have not said who they are, by source address |
+//! | `crowd` | limits of handshakes and HTTP requests in progress, by source address |
 //! | `incoming` | connections with an accepted client certificate; they end when it is revoked or expires |
 //! | `connect` | the client side, and descriptions of refusals |
 

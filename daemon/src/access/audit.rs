@@ -1,5 +1,5 @@
-//! The audit log: who did what to which device. Each act appends a line of JSON; no line is ever changed. A full file
-//! gets the name `audit.1.jsonl`, and those before it the next numbers.
+//! The audit log: the acts of clients on devices. Each act appends a line of JSON; no line is ever changed. A full file
+//! gets the name `audit.1.jsonl`, and the number of each earlier file increases by 1.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -22,10 +22,10 @@ const NAME: &str = "audit.jsonl";
 const LARGEST: u64 = 16 << 20;
 /// The number of full files that are kept.
 const KEPT: u32 = 15;
-/// The most refused acts of a client that are listed in an hour.
+/// The most refused acts of a client that the log lists in an hour.
 const REFUSALS: u64 = 100;
 const HOUR_NS: u64 = 3_600_000_000_000;
-/// The most clients whose refused acts are listed in an hour.
+/// The most clients whose refused acts the log lists in an hour.
 const CLIENTS: usize = 4096;
 
 /// An act on a rig, done or refused.
@@ -57,7 +57,7 @@ struct Line<'a> {
     from: &'a str,
     #[serde(flatten)]
     act: Act<'a>,
-    /// How many refused acts of this client were not listed before.
+    /// The number of refused acts of this client that the log does not list.
     #[serde(skip_serializing_if = "is_zero")]
     left_out: u64,
 }
@@ -78,7 +78,7 @@ struct Log {
 /// The refused acts of a client.
 #[derive(Clone, Copy, Debug)]
 struct Refusals {
-    /// When the client was refused for the first time in this hour, in nanoseconds since 1970.
+    /// The time of the client's first refused act in this hour, in nanoseconds since 1970.
     since_ns: u64,
     count: u64,
 }
@@ -102,8 +102,8 @@ fn opened(directory: &Path) -> io::Result<(Arc<File>, u64)> {
 }
 
 impl Log {
-    /// Counts a refused act. Returns how many acts of the client were not listed since its last line, or `None` if
-    /// this act is not listed either.
+    /// Counts a refused act. Returns the number of the client's acts that the log does not list since its last line, or
+    /// `None` if the log does not list this act either.
     fn refused(&mut self, who: &Identity, now_ns: u64) -> Option<u64> {
         let is_over = |of: &Refusals| now_ns.abs_diff(of.since_ns) >= HOUR_NS;
         if !self.refusals.contains_key(who) && self.refusals.len() >= CLIENTS {
@@ -176,7 +176,7 @@ impl Audit {
 
     /// Appends a line, which survives a crash of the daemon. This function also syncs the line to the disk before
     /// it returns, so that the line survives a power loss. The exceptions are lines of leases and of refused acts,
-    /// which a thread syncs soon afterwards. After many refused acts of a client, only their number is listed.
+    /// which a thread syncs soon afterwards. After many refused acts of a client, the log lists only their number.
     ///
     /// # Errors
     /// When the line cannot be written or synced.

@@ -43,7 +43,7 @@ pub(super) fn list(directory: &Path) -> Result<Vec<Artifact>, Status> {
         }
     }
     if artifacts.iter().any(|artifact| artifact.name.ends_with(PACKED)) {
-        // Clients see plain records.
+        // List a compressed record as a plain record.
         let bundle = Bundle::open_unread(directory).map_err(|error| errors::internal(&error.to_string()))?;
         let is_packed = |name: &str| bundle.files().any(|file| name.strip_suffix(".zst") == Some(&file.name));
         artifacts.retain(|artifact| !is_packed(&artifact.name) && !artifact.name.ends_with(".rec"));
@@ -61,7 +61,7 @@ pub(super) fn list(directory: &Path) -> Result<Vec<Artifact>, Status> {
     Ok(artifacts)
 }
 
-/// Returns whether a client asks for the capture of a record that has no such file, so that the daemon makes it.
+/// Returns whether `name` is the capture of a record without a capture file. The daemon then makes the capture.
 pub(super) fn is_capture_to_make(directory: &Path, name: &str) -> bool {
     name == CAPTURE && !fs::symlink_metadata(directory.join(name)).is_ok_and(|metadata| metadata.is_file())
 }
@@ -126,7 +126,7 @@ pub(super) fn unreadable(path: &Path, error: &io::Error) -> Status {
 }
 
 /// Sends the content of a file as fast as the client takes it. A stalled client uses a descriptor and two chunks, but
-/// no thread. `keep` is held until the end.
+/// no thread. Drops `keep` at the end.
 pub(super) fn send<K: Send + 'static>(file: Arc<File>, keep: K, sender: Out<ReadArtifactResponse>) {
     tokio::spawn(async move {
         let _keep = keep;

@@ -1,5 +1,5 @@
 //! Captures of runs, made when clients read them. All clients that read a capture at the same time share one file. The
-//! daemon makes one capture at a time, the identities in rotation, and stops when the last client has left.
+//! daemon makes one capture at a time, for the identities in rotation. It stops when the last client has left.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -48,8 +48,8 @@ impl Default for Captures {
 }
 
 impl Captures {
-    /// Returns the capture of a record, which is made unless it is being read or made. The file stays the same for
-    /// other clients while one holds the [`Capture`].
+    /// Returns the capture of a record. Makes it, unless another client is reading it or waiting for it. Other clients
+    /// get the same file while one client holds the [`Capture`].
     pub(super) async fn get(&self, who: &Identity, record: PathBuf) -> Result<(Arc<File>, Arc<Capture>), Status> {
         self.get_by(who, record, make).await
     }
@@ -96,7 +96,7 @@ impl Captures {
     }
 }
 
-/// Makes the capture of a record. Stops with an error once it is unwanted. Blocks on the disk.
+/// Makes the capture of a record. Stops with an error when no client wants it any more. Blocks on the disk.
 fn make(record: &Path, is_unwanted: &AtomicBool) -> Result<File, Status> {
     // Write the capture to the state directory, because that disk is meant for large files. The file is unlinked
     // on return, so its space is freed when the last reader closes it.

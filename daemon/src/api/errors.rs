@@ -48,8 +48,8 @@ const LONGEST: usize = 300;
 /// area that is not restored.
 const LONGEST_MESSAGE: usize = 2000;
 
-/// Cuts a text to this many characters, because a client may have sent a longer text. Also hides M_Keys: the reason of
-/// a quarantine may name some.
+/// Cuts a text to this many characters, because a client may have sent a longer text. Also hides M_Keys, which the
+/// reason of a quarantine may contain.
 fn at_most(characters: usize, text: &str) -> String {
     let text = &*without_m_keys(text);
     match text.char_indices().nth(characters) {

@@ -1,5 +1,5 @@
-//! Messages without M_Keys, for callers below operator. The descriptors of the API name the texts of a message, so that
-//! every text is searched, also in fields of the future.
+//! Messages without M_Keys, for callers below operator. The descriptors of the API list the text fields of each
+//! message. So this module searches every text, also in fields that are added later.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -38,7 +38,7 @@ pub(super) fn hide<M: Message + Default>(name: &str, message: &M, secrets: &mut 
     learn(&name, &bytes, secrets);
     let mut shown = Vec::with_capacity(bytes.len());
     each_field(&name, &bytes, &mut |field| write(&field, &mut shown, secrets));
-    // Never an error: these are the bytes of a message, with other texts.
+    // Decoding never fails: these are the bytes of the message, with other texts.
     M::decode(&shown[..]).unwrap_or_default()
 }
 
@@ -155,7 +155,7 @@ mod tests {
             ..Run::default()
         };
         assert_eq!(hide("Run", &other, &mut secrets).reason, "M_Key #2, M_Key #1");
-        // A key that stands only within the message.
+        // A key that only an inner message contains.
         let inner = Run {
             verdicts: vec![Verdict {
                 findings: vec![check("M_Key", "0x2222222222222222")],

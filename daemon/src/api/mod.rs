@@ -41,8 +41,8 @@ pub use web::{Found, Web, report};
 /// How often the daemon reads changes of other hosts from the shared database.
 const ELSEWHERE: std::time::Duration = std::time::Duration::from_millis(250);
 
-/// The maximum number of calls that block on a disk at the same time, of all identities and of one, not counting calls
-/// of admins.
+/// The maximum number of calls that block on a disk at the same time: of all identities, and of one identity. Calls of
+/// admins do not count.
 pub(crate) const IN_WORK: usize = 96;
 const IN_WORK_EACH: usize = 8;
 
@@ -76,10 +76,10 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
     on_a_thread(work).await
 }
 
-/// Runs work that takes much processor time, one work of each identity at a time.
+/// Runs work that takes much processor time. Each identity has at most one such work at a time.
 async fn computing<T: Send + 'static>(who: &Identity, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Status> {
     let turn = COMPUTING.take(Some(who)).await;
-    // The work owns the turn: it goes on even if the client leaves.
+    // The work owns the turn, because the work continues even if the client leaves.
     on_a_thread(move || (work(), turn).0).await
 }
 

@@ -298,7 +298,7 @@ impl RigService for Rigs {
             rig: Some(rig),
             areas: done.areas,
         };
-        // The owner of the last run may restore the rig even if it is only a viewer now.
+        // The owner of the last run may restore the rig, even if the owner is now only a viewer.
         Ok(Response::new(match eyes.see_keys(&name) {
             true => response,
             false => hide("RestoreRigResponse", &response, &mut Secrets::default()),

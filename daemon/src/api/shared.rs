@@ -14,7 +14,7 @@ use crate::sched::Scheduler;
 use crate::store::{StoreError, StoredRun};
 use verbatim_proto::v1::Rig;
 
-/// How many reports may be made at the same time.
+/// The maximum number of reports that the daemon makes at the same time.
 const REPORTS: usize = 1;
 
 /// The state that the services share.
@@ -25,7 +25,7 @@ pub struct Shared {
     audit: Audit,
     /// The captures that clients read.
     pub(super) captures: Captures,
-    /// Permits to make a report. Each one needs memory for a whole record.
+    /// Permits to make a report. Each report needs memory for a whole record.
     pub(super) reports: Semaphore,
     /// The open response streams.
     streams: Streams,

@@ -15,7 +15,7 @@ const LONGEST_ID: usize = 64;
 const MOST_PARAMETERS: usize = 1000;
 /// The maximum number of patterns in a request.
 const MOST_PATTERNS: usize = 1000;
-/// The maximum number of patterns in a request that are searched for: words, globs and unknown names.
+/// The maximum number of patterns in a request that need a search: words, globs and unknown names.
 const MOST_SEARCHES: usize = 50;
 /// The maximum length of a pattern in characters.
 const LONGEST_PATTERN: usize = 200;

@@ -15,7 +15,7 @@ use verbatim_record::secrets::{Secrets, without_m_keys};
 use verbatim_rig::RigConfig;
 use verbatim_tester::Unrestored;
 
-/// Whether a caller sees the M_Keys of a rig's devices. Each view of a run needs it.
+/// The caller for whom a view is made. It tells whether the caller sees the M_Keys of a rig's devices.
 #[derive(Clone, Debug)]
 pub(super) struct Eyes {
     access: Arc<Access>,
@@ -30,7 +30,7 @@ impl Eyes {
         }
     }
 
-    /// Returns whether the caller sees M_Keys now; its roles may change.
+    /// Returns whether the caller sees M_Keys now. The caller's roles may change.
     pub(super) fn see_keys(&self, rig: &str) -> bool {
         self.access.read(&self.caller, rig).is_ok()
     }

@@ -1,4 +1,4 @@
-//! Finds out that a part of the daemon's state is an older copy, such as a backup that was put back, or a database
+//! Finds parts of the daemon's state that are older copies. Examples are a backup that was put back, and a database
 //! without its log file.
 //!
 //! Three places count the changes of a rig's journal: the lock file beside the journal, the lock of the device outside
@@ -41,14 +41,14 @@ impl Runs {
         }
     }
 
-    /// Counts a run that the store has.
+    /// Counts a run that was stored.
     pub(super) fn add(&self) {
         let mut created = self.created.lock().unwrap_or_else(PoisonError::into_inner);
         *created += 1;
         self.keep(*created);
     }
 
-    /// Stores the number of runs in the store. Call this after [`look`] has reported a greater number.
+    /// Writes the number of the store's runs to the file. Call this after [`look`] has reported missing runs.
     pub(super) fn settle(&self) {
         let created = *self.created.lock().unwrap_or_else(PoisonError::into_inner);
         if self.read() != created {
@@ -70,7 +70,7 @@ impl Runs {
         }
     }
 
-    /// Returns the number that an earlier daemon kept; 0 if there is none.
+    /// Returns the number in the file; 0 without a valid file.
     fn read(&self) -> u64 {
         let Ok(text) = fs::read(&self.path) else { return 0 };
         match serde_json::from_slice::<Kept>(&text) {
@@ -88,9 +88,9 @@ fn sum(runs: u64) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Compares the generations of store, journals and device locks. Marks the journals that are older, so that their rigs
-/// become quarantined. Returns the rigs to drain because the store is older than their journals, each with the reason.
-/// Blocks on the disk.
+/// Compares the generations of store, journals and device locks. Marks the older journals, which quarantines their
+/// rigs. Returns the rigs to drain because their journals are newer than the store, each with the reason. Blocks on
+/// the disk.
 ///
 /// # Errors
 /// When the store cannot be read.

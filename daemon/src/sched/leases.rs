@@ -18,10 +18,10 @@ use crate::store::{AskedLease, BootTimes, LeaseId, RemoteRequest, StoreError, St
 pub const USUAL_LEASE: Duration = Duration::from_secs(60 * 60);
 /// The longest duration of a lease from its grant on, and so of a run.
 pub const LONGEST_LEASE: Duration = Duration::from_secs(24 * 60 * 60);
-/// How long the waiting reserved leases of one identity for one rig last in total, unless the configuration has another
-/// limit.
+/// The maximum total duration of one identity's waiting reserved leases for one rig, unless the configuration has
+/// another limit.
 pub const LONGEST_QUEUE: Duration = Duration::from_secs(72 * 60 * 60);
-/// How many of the newest leases of a shared store count for [`LONGEST_QUEUE`].
+/// The number of the newest leases of a shared store that count for [`LONGEST_QUEUE`].
 const NEWEST: usize = 2000;
 /// The longest sleep of a timer. Leases expire on a clock that also counts the time while the host is suspended.
 /// Timers do not count that time, so they must wake up often.

@@ -64,7 +64,7 @@ const CLOCK_IS_TRUSTED_WITHIN_S: i128 = 3600;
 pub(crate) const CLIENT_GONE: Duration = Duration::from_secs(60);
 /// The file in the state directory that names the drained rigs.
 const DRAINED: &str = "drained.json";
-/// How many of the newest leases the start reads, to learn which owners recently had a turn on which rig.
+/// The number of the newest leases from which the start learns the owners' recent turns on rigs.
 const LAST_TURNS: usize = 1000;
 
 /// A request for a run, whose values are already checked.
@@ -132,7 +132,7 @@ pub struct Scheduler {
     /// The drained rigs as they are stored. The key is the rig's name, and the value the reason.
     drained: Mutex<BTreeMap<String, String>>,
     drained_path: PathBuf,
-    /// The number of runs that were created.
+    /// The number of created runs.
     created: generation::Runs,
     /// Ends of leases that could not be written yet. The scheduler writes them before any other state of a lease.
     /// Otherwise the store would refuse to grant the rigs that these leases held.
@@ -149,7 +149,7 @@ pub struct Scheduler {
     watchers: patience::Watchers,
     /// How long the client of a waiting run or lease may be disconnected, in milliseconds.
     gone_after_ms: AtomicU64,
-    /// [`Scheduler::leases_may_wait_for`], in seconds.
+    /// The limit that [`Scheduler::leases_may_wait_for`] sets, in seconds.
     longest_queue_s: AtomicU64,
     /// The store's clock minus the boot clock at the scheduler's start, in nanoseconds.
     ahead_ns: i128,

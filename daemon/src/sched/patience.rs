@@ -144,7 +144,7 @@ impl Scheduler {
         self.gone_after_ms.store(ms, Ordering::Relaxed);
     }
 
-    /// Sets how long the waiting reserved leases of one identity for one rig may last in total.
+    /// Sets the maximum total duration of one identity's waiting reserved leases for one rig.
     pub fn leases_may_wait_for(&self, at_most: Duration) {
         self.longest_queue_s.store(at_most.as_secs(), Ordering::Relaxed);
     }

@@ -1,11 +1,11 @@
 //! The queue: which lease gets a free rig, which run gives way, and how long a lease waits. All functions are
 //! pure: the result depends only on the time, the waiting leases and the rigs.
 //!
-//! The order is by class, then by the owner's recent use of rigs, then by arrival. The first waiting lease of an
-//! owner for a rig rises by one class every [`RISES_EVERY`], counted from the owner's last turn on the rig. So many
-//! leases of one owner rise no faster than one lease. Among leases that have risen above all classes, those of owners
-//! without a turn in the last [`RECENTLY`] go first; then the arrival counts. So no lease waits forever, and a new user
-//! does not wait for the turns of all others.
+//! The order is by class, then by the owner's recent use of rigs, then by arrival. An owner's first waiting lease for a
+//! rig rises by one class every [`RISES_EVERY`]. The time counts from the arrival, or from a later last turn of the
+//! owner on the rig. So many leases of one owner rise no faster than one lease. Among leases that have risen above all
+//! classes, those of owners without a turn in the last [`RECENTLY`] go first; then this time counts. So no lease waits
+//! forever, and a new user does not wait for the turns of all others.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -28,7 +28,7 @@ pub enum Class {
 /// The waiting time after which a lease counts as one class higher.
 pub const RISES_EVERY: Duration = Duration::from_secs(30 * 60);
 
-/// After this time, a turn on a rig no longer counts against its owner.
+/// The time after which a turn on a rig no longer counts against its owner.
 pub const RECENTLY: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// A lease that waits for a rig.
@@ -42,7 +42,7 @@ pub struct Waiting<'a> {
     pub class: Class,
     /// When the lease was requested, on the clock of `now`.
     pub since: Duration,
-    /// When the owner last got or left one of the rigs; `None` if this is unknown or not recent.
+    /// The last time at which the owner got or left one of the rigs; `None` if this is unknown or not recent.
     pub last_turn: Option<Duration>,
     /// The acceptable rigs.
     pub rigs: &'a [String],

@@ -1,10 +1,10 @@
 //! The header `:authority` of requests. Many clients of a unix socket send the path of the socket in it:
-//! `%2Frun%2Fverbatim%2Fs` (grpcio since 1.58) or `/run/verbatim/s`. Neither is a host name, so h2 refuses the
-//! request, without a message.
+//! `%2Frun%2Fverbatim%2Fs` (grpcio since 1.58) or `/run/verbatim/s`. Neither is a host name, so h2 refuses the request
+//! without a message.
 //!
-//! The daemon does not use `:authority`. On the socket it therefore replaces each character of a path that no host
-//! name has by `-`, before h2 reads the request. In HPACK (RFC 7541), `-` has a code of the same length as these
-//! characters. So no length changes, and the compression state of both sides stays the same.
+//! The daemon does not use `:authority`. On the socket it therefore replaces the characters `%`, `/` and space by `-`,
+//! before h2 reads the request. In HPACK (RFC 7541), `-` has a code of the same length as these characters. So no
+//! length changes, and the compression state of both sides stays the same.
 
 use tokio::io::ReadBuf;
 use tonic::codegen::http::uri::Authority;
@@ -20,7 +20,7 @@ const PRIORITY: u8 = 0x20;
 const LARGEST_FRAME: usize = 16 << 10;
 /// The number of `:authority` in the static table of HPACK.
 const AUTHORITY: usize = 1;
-/// The characters of paths that become `-`. All of them have Huffman codes of [`MENDED_BITS`] bits.
+/// The characters of paths that become `-`. Each of them has a Huffman code of [`MENDED_BITS`] bits, as `-` has.
 const OF_PATHS: [u8; 3] = *b"%/ ";
 /// The Huffman code of `-`.
 const MENDED_CODE: u8 = 0b01_0110;
@@ -48,7 +48,7 @@ impl Requests {
         }
     }
 
-    /// Adds received bytes. No bytes mean that the client sends no more. Returns the first `:authority` that h2 will
+    /// Adds received bytes. No bytes mean the end of the connection. Returns the first `:authority` that h2 will
     /// refuse.
     pub(super) fn push(&mut self, received: &[u8]) -> Option<String> {
         self.bytes.extend_from_slice(received);
@@ -81,7 +81,7 @@ impl Requests {
         refused
     }
 
-    /// Passes bytes on to h2. Returns whether there were any.
+    /// Moves bytes to the buffer of h2. Returns whether there were any.
     pub(super) fn pop(&mut self, into: &mut ReadBuf<'_>) -> bool {
         let count = self.checked.min(into.remaining());
         into.put_slice(&self.bytes[..count]);
@@ -103,7 +103,7 @@ fn refused(content: &mut [u8], flags: u8, accepts_paths: bool) -> Option<String>
     if accepts_paths {
         value.replace_paths(block);
     }
-    // Nothing else can change `text` to an accepted one.
+    // Only the replacement can make a refused text acceptable.
     let text_now = value.text(block)?;
     (!is_accepted(&text_now)).then(|| String::from_utf8_lossy(&text).into_owned())
 }
@@ -121,7 +121,7 @@ struct Text {
 }
 
 impl Text {
-    /// Returns the string; `None` if it is malformed or has a character that no URI has.
+    /// Returns the string; `None` if it has a Huffman code that is malformed or not in [`CODES`].
     fn text(self, block: &[u8]) -> Option<Vec<u8>> {
         let bytes = block.get(self.from..self.to)?;
         match self.is_huffman {
@@ -156,7 +156,7 @@ impl Text {
 }
 
 /// Finds the value of `:authority` in a header block. Does not find a value that the block takes from an earlier
-/// request, or whose end is in a later frame.
+/// request, nor a value that ends in a later frame.
 fn authority(block: &[u8]) -> Option<Text> {
     let mut at = 0;
     loop {
@@ -187,8 +187,8 @@ fn authority(block: &[u8]) -> Option<Text> {
     }
 }
 
-/// Reads an integer whose first byte has this number of bits for it (RFC 7541, section 5.1). Returns the integer and
-/// the position after it.
+/// Reads an integer that begins in the low `bits` bits of the byte at `at` (RFC 7541, section 5.1). Returns the
+/// integer and the position after it.
 fn integer(block: &[u8], at: usize, bits: u32) -> Option<(usize, usize)> {
     let most = (1usize << bits) - 1;
     let mut value = usize::from(*block.get(at)?) & most;
@@ -242,7 +242,7 @@ fn letters(bytes: &[u8]) -> Option<Vec<(usize, u8)>> {
             while bits < length {
                 let place = at + bits as usize;
                 let Some(byte) = bytes.get(place / 8) else {
-                    // Fewer bits than a character has are the padding, whose bits are all 1.
+                    // The remaining bits are shorter than a character. They must be padding, whose bits are all 1.
                     return (end - at < 8 && code + 1 == 1 << bits).then_some(all);
                 };
                 code = code << 1 | u32::from(byte >> (7 - place % 8) & 1);
@@ -283,7 +283,8 @@ mod tests {
         (0..padded).step_by(8).map(byte).collect()
     }
 
-    /// Returns the field `:authority`: with or without Huffman codes, its name from the static table or spelled out.
+    /// Returns the field `:authority`. `is_huffman` selects Huffman codes for the value; `is_spelled`, the name in full
+    /// instead of its number in the static table.
     fn field(value: &str, is_huffman: bool, is_spelled: bool) -> Vec<u8> {
         let mut field = match is_spelled {
             true => [b"\x40\x0A".as_slice(), b":authority"].concat(),

@@ -15,8 +15,8 @@ use tokio::net::TcpListener;
 use tokio::time::timeout;
 use verbatim_tls::{Crowd, Known, Stage};
 
-/// The limits of connections that have sent nothing, a part of their request, or all of it. At a limit, a new connection
-/// closes the oldest one of the address that has most.
+/// The limits of connections that have sent nothing, a part of their request, or all of it. At a limit, a new
+/// connection closes the oldest connection of the address with the most connections.
 const AT_A_TIME: [usize; 3] = [64, 64, 16];
 /// The time limit of a connection, which carries one request.
 const LASTS: Duration = Duration::from_secs(60);

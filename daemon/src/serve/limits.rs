@@ -19,13 +19,13 @@ pub struct Limits {
     pub calls_each: usize,
     /// How long the client of a waiting run or lease may be disconnected before the run or lease leaves the queue.
     pub client_gone: Duration,
-    /// How long the waiting reserved leases of one identity for one rig may last in total.
+    /// The maximum total duration of one identity's waiting reserved leases for one rig.
     pub reserved_each: Duration,
 }
 
 impl Default for Limits {
-    /// Returns 1024 connections, 128 per identity, an age of one hour, 32 calls per identity, one minute for a
-    /// disconnected client, and 72 hours of waiting leases.
+    /// Returns 1024 connections, 128 per identity, each of at most one hour; 32 calls per identity; one minute for a
+    /// disconnected client; 72 hours of waiting leases.
     fn default() -> Self {
         Self {
             connections: 1024,

@@ -1,5 +1,5 @@
-//! The lists of revoked certificates that the daemon has used. They survive a restart, so that the daemon then refuses
-//! an older list too.
+//! The lists of revoked certificates that the daemon has used. They survive a restart, so that the daemon refuses an
+//! older list after a restart too.
 
 use std::fs;
 use std::io::Write as _;
@@ -18,7 +18,7 @@ impl Revoked {
         Self(state.path().join("revoked.pem"))
     }
 
-    /// Reads the TLS files. A list that is older than one of the last daemon is an error.
+    /// Reads the TLS files. A list that is older than a list of an earlier daemon is an error.
     pub(super) fn open(&self, files: &ServerFiles) -> Result<Arc<Gate>, TlsError> {
         let used = fs::read_to_string(&self.0).unwrap_or_default();
         let gate = Gate::open_after(files, &used)?;

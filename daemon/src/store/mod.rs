@@ -274,7 +274,7 @@ pub trait HistoryStore: Send + Sync + fmt::Debug {
     /// Returns the directory of the run's record, inside the directory of its rig. The directory need not exist.
     fn record(&self, run: &StoredRun) -> PathBuf;
 
-    /// Stores a generation of this host: how often something has changed so far.
+    /// Stores a generation of this host: the number of changes so far.
     ///
     /// # Errors
     /// When the change cannot be written.

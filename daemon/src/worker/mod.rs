@@ -117,7 +117,8 @@ pub async fn restore_rig(
         .await
 }
 
-/// Compresses the large records of a finished run. After an error they stay as they are, which is only logged.
+/// Compresses the large records of a finished run. After an error, the records stay uncompressed. The log has the
+/// error.
 fn pack(record: &Path, tell: &mut dyn FnMut(Event)) {
     if let Err(error) = Bundle::open_unread(record).and_then(|bundle| bundle.pack()) {
         let text = format!("the records of the run stay uncompressed: {error}");

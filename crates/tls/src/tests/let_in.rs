@@ -364,7 +364,7 @@ async fn silent_clients_block_no_others() {
     assert_eq!(seen.kind(), std::io::ErrorKind::WouldBlock);
 }
 
-/// A client far away is in the middle of its handshake, while another process opens connections that send one byte.
+/// A client is in the middle of its handshake, while another process opens connections that send one byte each.
 #[tokio::test]
 async fn flood_of_single_bytes_aborts_no_handshake() {
     let (directory, _issuer) = lab();
@@ -430,7 +430,7 @@ fn name_of_needs_exactly_one_name() {
     );
     let two = name(&|params| params.subject_alt_names.extend([dns("a.lab"), dns("b.lab")]));
     assert!(two.unwrap_err().contains("several"));
-    // A name that cannot be read is no reason to take another name.
+    // If the common name cannot be read, no other name replaces it.
     let common = |params: &mut CertificateParams, value: rcgen::DnValue| {
         params.distinguished_name.push(DnType::CommonName, value);
         params.subject_alt_names.push(dns("admin"));

@@ -57,12 +57,12 @@ pub(super) async fn of(directory: PathBuf) -> Result<String, String> {
 #[expect(clippy::disallowed_methods, reason = "the page shows hidden characters")]
 pub fn print(directory: &Path) -> anyhow::Result<()> {
     setrlimit(Resource::RLIMIT_AS, MEMORY, MEMORY)?;
-    // Everybody who reaches the page may read the report, so it shows no M_Keys.
+    // Each client of the page may read the report, so the report shows no M_Keys.
     let secrets = Mutex::new(Secrets::default());
     let learn = |record: &[Entry], verdict: &Verdict| {
         let mut secrets = secrets.lock().unwrap_or_else(PoisonError::into_inner);
         record.iter().for_each(|entry| secrets.learn_entry(entry));
-        // In the report, a line shows the whole key of a MAD, but not always the whole key of a frame.
+        // The report shows the key of a MAD in one line, but may split the key of a frame between two lines.
         let hidden = |(at, entry): (usize, &Entry)| {
             let Entry::Frame(frame) = entry else { return None };
             let mut bytes = frame.bytes.to_vec();

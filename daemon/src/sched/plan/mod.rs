@@ -229,7 +229,7 @@ pub struct Plan {
     /// How long each owner recently held rigs. Every [`HALF_LIFE`], the durations are halved.
     had: BTreeMap<Identity, Duration>,
     halved: Duration,
-    /// When each owner last got or left a rig, by rig, within the time [`queue::RECENTLY`].
+    /// By rig and owner, the last time at which the owner got or left the rig, within [`queue::RECENTLY`].
     turns: BTreeMap<String, BTreeMap<Identity, Duration>>,
     /// No lease expires before this time.
     soonest: Option<Duration>,
@@ -292,7 +292,7 @@ impl Plan {
         *last = at.max(*last);
     }
 
-    /// Halves the past use of rigs in time, and forgets turns that are no longer recent.
+    /// Halves the past use of rigs every [`HALF_LIFE`], and removes turns that are no longer recent.
     fn forget_past(&mut self, now: Duration) {
         while now.saturating_sub(self.halved) >= HALF_LIFE {
             self.halved += HALF_LIFE;

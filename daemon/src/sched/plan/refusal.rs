@@ -88,8 +88,8 @@ pub enum Refusal {
     },
 }
 
-/// Checks that an identity with these waiting reserved leases may reserve each of `rigs` for another `lasts`. Its
-/// waiting leases for one rig may last at most `most` in total.
+/// Checks that an identity with the waiting leases `reserved` may reserve each of `rigs` for another `lasts`. The
+/// waiting leases for one rig may last at most `most` in total. One lease is always accepted.
 ///
 /// # Errors
 /// [`Refusal::TooLongQueue`].
@@ -102,7 +102,7 @@ pub fn has_hours<'l>(
     for rig in rigs {
         let of_rig = reserved.clone().filter(|(rigs, _)| rigs.contains(rig));
         let waits_for: Duration = of_rig.map(|(_, lasts)| lasts).sum();
-        // The first waiting lease may be longer than the limit.
+        // If no other lease waits, the lease may be longer than the limit.
         if !waits_for.is_zero() && waits_for + lasts > most {
             return Err(Refusal::TooLongQueue {
                 who: who.in_words(),

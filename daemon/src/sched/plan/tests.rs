@@ -588,7 +588,7 @@ fn waiting_hours_of_an_owner_are_limited() {
         let reserved: Vec<_> = plan.reserved(&who).collect();
         has_hours(&who, reserved.into_iter(), (&rigs, HOUR * hours), HOUR * 4)
     };
-    // The first lease holds rig a, two wait.
+    // One lease holds rig a, and two leases wait.
     assert_eq!(another(7, &["a"], 2), Ok(()));
     let refused = another(7, &["b", "a"], 3).unwrap_err().to_string();
     assert!(
@@ -633,7 +633,7 @@ fn greedy_owners_keep_no_new_owner_waiting() {
         if now >= arrives && newcomer.is_none() {
             new_owners += 1;
             newcomer = Some((ask(&mut plan, 1000 + new_owners, Class::Normal, HOUR), now));
-            // Any time of day.
+            // The newcomers arrive at varying times of the day.
             arrives = now + HOUR * (61 + new_owners % 24);
         }
         let next = plan.next_end().unwrap();

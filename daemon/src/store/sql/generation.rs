@@ -1,5 +1,5 @@
-//! Generations: how often a rig's journal has changed, and how many runs were created. An older copy of the database
-//! has smaller generations than the journals and the state directory.
+//! Generations: the number of changes of each rig's journal, and the number of created runs. An older copy of the
+//! database has smaller generations than the journals and the state directory.
 
 use std::collections::BTreeMap;
 

@@ -276,8 +276,8 @@ fn answers_until_the_end(mut to: std::os::unix::net::UnixStream) -> usize {
     goodbyes
 }
 
-/// Sends one call of ListRigs with this header block in HTTP/2, and returns the first frame that answers it: the type, and
-/// the content.
+/// Sends one call of ListRigs over HTTP/2 with this field in its header block. Returns the type and the content of the
+/// first frame of the response.
 fn first_frame(socket: &std::path::Path, authority: &[u8]) -> (u8, Vec<u8>) {
     use std::io::{Read, Write};
     const PATH: &[u8] = b"/verbatim.v1.RigService/ListRigs";

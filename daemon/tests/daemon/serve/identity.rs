@@ -1,4 +1,4 @@
-//! The identity of a client: a withdrawn role, a request that comes again, and M_Keys that only operators see.
+//! The identity of a client: a withdrawn role, a repeated request, and M_Keys that only operators see.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -94,7 +94,7 @@ async fn withdrawn_role_ends_open_watches() {
         of_lease.unwrap().into_inner(),
         of_rigs.unwrap().into_inner(),
     );
-    // A viewer may go on, so this change ends nothing.
+    // A viewer may continue to watch, so this change ends no stream.
     served.access.replace(roles(Some(Role::Viewer)));
     within(of_run.next()).await.unwrap().unwrap();
     within(of_lease.next()).await.unwrap().unwrap();
@@ -142,7 +142,7 @@ async fn request_id_is_bound_to_every_field() {
     };
     let run = within(served.runs.create_run(ask(first.clone()))).await.unwrap();
     let run = run.into_inner().run.unwrap();
-    // The rig of the lease may be named or not.
+    // The request may name the rig of the lease or not.
     let spec = first.spec.clone().unwrap();
     let with = |spec| CreateRunRequest {
         spec: Some(spec),
@@ -183,7 +183,7 @@ async fn request_id_is_bound_to_every_field() {
     ];
     for (field, other) in others {
         let other = match field {
-            // Without a lease, an absent rig is another rig.
+            // Without a lease, a request without a rig would differ in the rig.
             "lease" => CreateRunRequest {
                 spec: of_spec(|spec| spec.rig = "virtual".into()).spec,
                 ..other

@@ -172,7 +172,7 @@ async fn returning_device_is_restored() {
     assert_eq!(bench.key_of_device(), AS_FOUND);
 }
 
-/// Copies a directory of the state, and replaces what is there.
+/// Replaces the directory `to` by a copy of the directory `from`.
 fn put_back(from: &Path, to: &Path) {
     let _ = fs::remove_dir_all(to);
     fs::create_dir_all(to).unwrap();
@@ -211,11 +211,11 @@ async fn older_copy_of_the_state_is_found_at_the_start() {
     daemon.end(Signal::TERM).await;
     put_back(&state, &newest);
 
-    // Only the journals, then the whole state: the store or the device's lock knows better.
+    // Put back only the journals, then the whole state. The store or the device's lock has a greater generation.
     for older in ["journals", ""] {
         put_back(&newest, &state);
         if older.is_empty() {
-            // The daemon with the newest state tells the device's lock again, which the last round has cleared.
+            // The last round cleared the device's lock, so a daemon with the newest state writes it again.
             let mut daemon = bench.serve();
             let mut clients = bench.clients().await;
             changes_and_restores(&mut clients).await;
@@ -243,12 +243,12 @@ async fn older_copy_of_the_state_is_found_at_the_start() {
         assert_eq!(restore(&mut clients, "rigs/model").await, RigState::Idle);
         drop(clients);
         daemon.end(Signal::TERM).await;
-        // It is resolved for good.
+        // After another restart, the rig is still idle.
         let _daemon = bench.serve();
         assert_eq!(bench.clients().await.rig("rigs/model").await.state(), RigState::Idle);
     }
 
-    // Only the database, as of a backup or without its log file.
+    // Put back only the database, like a backup or a database without its log file.
     put_back(&newest, &state);
     for file in ["verbatim.db", "verbatim.db-wal", "verbatim.db-shm"] {
         let _ = fs::remove_file(state.join(file));

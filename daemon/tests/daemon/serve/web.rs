@@ -67,7 +67,7 @@ async fn page_shows_only_permitted_rigs() {
         report.starts_with("HTTP/1.1 200") && report.contains("<a href=\"../\">"),
         "{report}"
     );
-    // The caller of the socket is an admin, and sees the keys; the page shows none.
+    // The caller on the socket is an admin and sees the keys. The page shows no keys.
     let whole = format!("{:?}", clients.get(&shown.name).await);
     let keys: BTreeSet<&str> = whole.split("M_Key 0x").skip(1).map(|rest| &rest[..16]).collect();
     assert!(keys.len() > 2, "{whole}");
@@ -87,7 +87,7 @@ async fn page_shows_only_permitted_rigs() {
     let host = |name: &str| ask(&address, &format!("GET / HTTP/1.1\r\nHost: {name}\r\nX: "));
     assert!(host("lab.example").starts_with("HTTP/1.1 200"));
 
-    // Clients that send nothing, or never end their request, keep no other client out.
+    // Clients that send nothing, or never end their request, do not keep another client out.
     let slow = |number: usize| {
         let mut slow = TcpStream::connect(&address).unwrap();
         if number.is_multiple_of(2) {
