@@ -23,7 +23,7 @@ pub fn seen(place: &Place, url: &str, more: &[&str]) -> String {
     output.stdout
 }
 
-/// Prints a page, and returns the number of sheets.
+/// Prints a page to a PDF file, and returns the number of its sheets.
 ///
 /// # Panics
 /// When the browser fails.

@@ -32,8 +32,8 @@ pub(crate) fn completed(command: Command) -> Command {
     command.mut_args(completer).mut_subcommands(completed)
 }
 
-/// Returns the names that begin with the word, each with its help text. Leaves out a name that the shell would read as
-/// something else than a word, because the shell inserts it as it is.
+/// Returns the names that begin with the word, each with its help text. Leaves out a name that begins with `-` or
+/// needs quotes, because the shell inserts the name as it is.
 fn offered(word: &OsStr, names: impl IntoIterator<Item = (String, String)>) -> Vec<CompletionCandidate> {
     let word = word.to_string_lossy();
     let is_word = |name: &str| !name.starts_with('-') && quoted(name) == name;

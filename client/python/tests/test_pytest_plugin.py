@@ -97,7 +97,7 @@ def test_own_tests_and_conformance_tests_share_one_lease(
         assert not [lease for lease in client.leases() if lease.rig == "held"]
         with client.reserve("held"):
             done = pytest_on("held", "--verbatim-wait-at-most=1", "--verbatim-tests=c14-024-node-info")
-    # The run uses the lease of its own user; the lease of the fixtures cannot begin.
+    # The run uses the user's existing lease. The lease of the fixtures cannot begin.
     done.assert_outcomes(passed=1, errors=1)
     pytester.runpytest_subprocess("-p", "verbatim_client.pytest_plugin").assert_outcomes(skipped=1)
 

@@ -29,7 +29,8 @@ def parameter(given: str) -> tuple[str, int]:
     raise ValueError(f"--verbatim-set {given}: NAME=NUMBER was expected")
 
 
-#: Duration of the lease that own tests share, in seconds. A thread renews it; if pytest is killed, it expires.
+#: Duration in seconds of the lease that the user's own tests share. A thread renews the lease. If pytest is killed, the
+#: lease expires.
 _LEASE_LASTS_S = 600
 
 
@@ -94,7 +95,7 @@ class Session:
             raise ValueError(f"rig {self.rig} is {rig.state}: {rig.reason}")
 
     def lease(self) -> Lease:
-        """Returns the lease that own tests share, and waits for the rig at the first call."""
+        """Returns the lease that the user's own tests share. The first call waits for the rig."""
         if self._lease is None:
             lease = self.client.reserve(self.rig, lasts_s=_LEASE_LASTS_S)
             try:

@@ -129,7 +129,7 @@ async fn file_arrives_whole_and_never_longer() {
     let mut file = Vec::new();
     assert_eq!(reader.copy_to(&mut file, 7).await.unwrap(), 7);
     assert_eq!(file, b"one two");
-    // A daemon that sends more than it announced is left at once.
+    // If a daemon sends more than it announced, the client stops at once.
     for most in [0, 6] {
         let reader = client.read_artifact(&"1".parse().unwrap(), "run.json").await.unwrap();
         let mut file = Vec::new();

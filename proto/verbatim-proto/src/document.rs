@@ -1,6 +1,6 @@
 //! Rigs, leases and runs as JSON. `verbatim --json` and the web page's `/api` print these documents. Their keys are the
-//! fields of the messages, and their values are those of the messages: resource names such as `rigs/bench-3`, times by
-//! RFC 3339 in UTC, and enumerations by their names without the prefix.
+//! fields of the messages. Their values are those of the messages: resource names such as `rigs/bench-3`, times in the
+//! form of RFC 3339 in UTC, and names of enumeration values without the prefix.
 
 use std::collections::BTreeMap;
 
@@ -60,7 +60,8 @@ pub fn lease(of: &Lease) -> Value {
     })
 }
 
-/// Returns a run. Two keys are computed from the message: `test_count`, and `counts`, the number of verdicts by outcome.
+/// Returns a run. Two keys are computed from the message: `test_count`, and `counts`, the number of verdicts by
+/// outcome.
 #[must_use]
 pub fn run(of: &Run) -> Value {
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();

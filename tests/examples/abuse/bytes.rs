@@ -156,8 +156,8 @@ pub(crate) async fn connections(house: &Arc<House>, count: u64, until: Instant) 
     came
 }
 
-/// Opens connections that send one byte, as fast as possible, over TLS, to the page and to the metrics. Keeps the newest
-/// of them open.
+/// Opens connections that send one byte, as fast as possible: to the TLS address, the page and the metrics. Keeps the
+/// newest of them open.
 pub(crate) async fn single_bytes(house: &Arc<House>, until: Instant) -> Came {
     let mut all = JoinSet::new();
     for number in 0..AT_ONCE {
@@ -165,7 +165,7 @@ pub(crate) async fn single_bytes(house: &Arc<House>, until: Instant) -> Came {
         all.spawn(async move {
             let (mut held, mut sent) = (VecDeque::new(), 0);
             while Instant::now() < until {
-                // Most connections try the handshake.
+                // Most connections go to the TLS address.
                 let which = if number % 4 == 0 { 2 + sent % 2 } else { 1 };
                 if let Ok(Ok(mut wire)) = timeout(PATIENCE, door(&house, which)).await {
                     let _ = wire.write_all(&[0x16]).await;

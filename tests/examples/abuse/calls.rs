@@ -201,7 +201,7 @@ pub(crate) async fn large(house: &Arc<House>, until: Instant) -> anyhow::Result<
     Ok(came)
 }
 
-/// Lets two operators send patterns and parameters whose check takes much time, many calls at a time.
+/// Two operators send many calls at a time, with patterns and parameters whose check takes much processor time.
 pub(crate) async fn costly(house: &Arc<House>, until: Instant) -> anyhow::Result<Came> {
     let run = |patterns: Vec<String>| v1::RunSpec {
         rig: "a".into(),
@@ -255,7 +255,7 @@ pub(crate) async fn captures(house: &Arc<House>, until: Instant) -> anyhow::Resu
         artifact: "run.pcapng".into(),
     };
     let (body, mut all, mut came) = (body.encode_to_vec(), JoinSet::new(), Came::default());
-    // The run may have taken most of the time.
+    // The run may have taken most of the time, but the readers need some seconds.
     let until = until.max(Instant::now() + Duration::from_secs(3));
     while Instant::now() < until {
         while all.len() < 64 {

@@ -29,7 +29,7 @@ const MEMORY_MIB: u64 = 200;
 /// Time within which the daemon must release an attack's resources. The daemon probes a silent connection after a
 /// minute, and drops the connection after another minute.
 const SETTLES_WITHIN: Duration = Duration::from_secs(150);
-/// Limit of the friend's p99 latency. On a slow machine, the limit is this multiple of the latency before the attack.
+/// Limit of the friend's p99 latency. On a slow machine, the limit is [`SLOWER`] times the latency before the attack.
 const P99: Duration = Duration::from_millis(100);
 const SLOWER: u32 = 40;
 const ATTACKS: [&str; 16] = [
@@ -76,7 +76,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Keeps a thread of attackers on one processor, so that they do not take the daemon's. The daemon and the friend use
+/// Keeps this thread of attackers on one processor, so that the daemon has the others. The daemon and the friend use
 /// all processors.
 fn on_one_processor() {
     let this_thread = Pid::from_raw(0);
@@ -85,13 +85,13 @@ fn on_one_processor() {
     };
     let mut one = CpuSet::new();
     let first = (0..CpuSet::count()).find(|number| all.is_set(*number) == Ok(true));
-    // Without the limit, the campaign only finds the daemon slower.
+    // Ignore an error: without this limit, the daemon is only slower.
     if first.is_some_and(|first| one.set(first).is_ok()) {
         let _ = sched_setaffinity(this_thread, &one);
     }
 }
 
-/// Runs the attacks that cost the daemon most at the same time.
+/// Runs the most expensive attacks at the same time.
 async fn together(house: &Arc<House>, seed: u64, until: Instant) -> anyhow::Result<Came> {
     let (bytes, frames, writers, costly, captures) = tokio::join!(
         bytes::single_bytes(house, until),

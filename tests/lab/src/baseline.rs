@@ -8,8 +8,8 @@ use anyhow::{Context, bail, ensure};
 use super::{command, rxe::run_on_kernel};
 use crate::machine::{ChosenKernel, store};
 
-/// Runs a command `verbatim run ...` on Debian's kernel, then on the kernel `kernel`, and prints how the verdicts
-/// differ. Both records stay in a directory below [`store`], which is printed. Returns 0 if nothing differs, and 1
+/// Runs a command `verbatim run ...` on Debian's kernel, then on the kernel `kernel`, and prints the verdicts that
+/// differ. Prints the directory below [`store`] in which both records stay. Returns 0 if nothing differs, and 1
 /// otherwise.
 ///
 /// # Errors
@@ -54,7 +54,7 @@ pub fn run_against_stock(command: &[OsString], kernel: &ChosenKernel) -> anyhow:
     differences(&binaries, &records)
 }
 
-/// Prints how the second record differs from the first.
+/// Prints the differences between the two records.
 fn differences(binaries: &Path, records: &[std::path::PathBuf]) -> anyhow::Result<u8> {
     let mut diff = Command::new(binaries.join("verbatim"));
     let status = diff.args(["runs", "diff"]).args(records).status();

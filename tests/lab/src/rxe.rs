@@ -51,7 +51,7 @@ impl RxeLab {
     ///
     /// # Errors
     ///
-    /// As [`RxeLab::start`], and when a file of the choice does not fit.
+    /// As [`RxeLab::start`], and when a chosen file does not fit.
     pub fn start_with(binaries: Option<&Path>, kernel: &ChosenKernel) -> anyhow::Result<RxeLab> {
         let image = Image::of(kernel)?;
         let directory = tempfile::Builder::new().prefix("verbatim-rxe-").tempdir();

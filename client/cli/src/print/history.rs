@@ -1,4 +1,4 @@
-//! How long each test lasted in the last run on a rig. The files are in the user's cache, because their loss does no
+//! The duration of each test in the last run on a rig. The files are in the user's cache, because their loss does no
 //! harm.
 
 use std::collections::BTreeMap;

@@ -32,7 +32,7 @@ pub(crate) fn text(text: &Text) -> anyhow::Result<()> {
     document_of_another_form(text)
 }
 
-/// Prints a document that is no [`Text`], such as a report. Its form shows the hidden characters of others' strings.
+/// Prints a document that is no [`Text`], such as a report. The document must have escapes for hidden characters.
 #[expect(clippy::disallowed_methods, reason = "a place for output that was made harmless")]
 pub(crate) fn document_of_another_form(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
@@ -52,7 +52,7 @@ pub(crate) fn has_terminal_for_messages() -> bool {
     io::stderr().is_terminal()
 }
 
-/// Ignores an error that is a closed pipe. The exit code is then that of the verdicts.
+/// Ignores the error of a closed pipe, so that the exit code is that of the verdicts.
 pub(crate) fn unless_closed(printed: anyhow::Result<()>) -> anyhow::Result<()> {
     printed.or_else(|error| if is_closed_pipe(&error) { Ok(()) } else { Err(error) })
 }

@@ -1,4 +1,4 @@
-//! The pace of a run: how long it will still take, and whether its current test takes longer than expected.
+//! The pace of a run: the expected time to its end, and whether its current test takes longer than expected.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ impl Pace {
         self.expected.iter().map(|(_, expected)| *expected).sum()
     }
 
-    /// Returns the expected time to the end of the run; None before its start and for unknown tests.
+    /// Returns the expected time to the end of the run; `None` before the first test and for unknown tests.
     pub(crate) fn left(&self, at: Duration) -> Option<Duration> {
         let (place, begun) = self.now?;
         let (_, current) = self.expected.get(place)?;

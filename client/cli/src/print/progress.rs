@@ -77,7 +77,7 @@ impl Progress {
             let left = move |_: &ProgressState, out: &mut dyn std::fmt::Write| {
                 let paced = locked(&of);
                 if let Some(left) = paced.pace.left(paced.at()).filter(|left| !left.is_zero()) {
-                    // The bar has no place for an error.
+                    // Ignore an error of the bar: the progress cannot show it.
                     let _ = write!(out, ", about {} left", words(left));
                 }
             };
@@ -100,7 +100,7 @@ impl Progress {
     /// Sets the tests of the run and the rig. From now on, the progress shows how long the run will still take.
     pub(crate) fn expects(&mut self, rig: &str, kind: &str, tests: &[String]) {
         if kind == "virtual" {
-            return; // Its time is simulated.
+            return; // The time of a virtual rig is simulated.
         }
         let lasted = history::of(rig);
         let expected = |id: &String| {
@@ -122,7 +122,7 @@ impl Progress {
         }
     }
 
-    /// Starts the thread that prints a line each minute if stderr is no terminal, and that tells of slow tests.
+    /// Starts the thread that prints a line each minute if stderr is no terminal, and a line for each slow test.
     fn watch(&mut self) {
         let (of, tell) = (Arc::clone(&self.pace), self.teller());
         let (watched, over) = mpsc::channel();
@@ -192,7 +192,7 @@ impl Progress {
 
     fn ended(&mut self, verdict: &Verdict) {
         let took = self.begun.elapsed();
-        // A test that was not run to its end tells nothing about its duration.
+        // The duration of a test that did not run to its end has no use.
         if !matches!(verdict.outcome(), Outcome::Error | Outcome::Skipped) {
             self.took.push((took, verdict.test.clone()));
         }

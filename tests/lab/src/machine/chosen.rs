@@ -34,7 +34,7 @@ impl ChosenKernel {
         *self == ChosenKernel::default()
     }
 
-    /// Returns the files of the image that replace or complete those of the kernel: name in `/modules`, and path.
+    /// Returns the user's modules, which replace the kernel's: the name in `/modules`, and the path of the file.
     ///
     /// # Errors
     ///
@@ -68,7 +68,7 @@ impl ChosenKernel {
         Ok(replaced)
     }
 
-    /// Returns the content of `/modules/arguments`: a line for each module that gets parameters.
+    /// Returns the content of `/modules/arguments`: a line for each of the user's modules, with its parameters.
     pub(super) fn arguments(&self) -> String {
         let name = |path: &PathBuf| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let line = |path| format!("{} {}\n", name(path), self.module_arguments);

@@ -98,7 +98,7 @@ impl Image {
     ///
     /// # Errors
     ///
-    /// As [`Image::ensure`], and when a file of the choice does not fit.
+    /// As [`Image::ensure`], and when a chosen file does not fit.
     pub fn of(chosen: &ChosenKernel) -> Result<Image, MachineError> {
         host::check()?;
         let (store, _lock) = locked_store()?;

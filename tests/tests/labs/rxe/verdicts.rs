@@ -90,8 +90,8 @@ fn rxe_outcomes_match_table() {
     assert_eq!(output.code(), 1, "{output}");
 }
 
-/// Known kernels panic, which the console shows. A fixed kernel refuses these packets and passes. A kernel that only
-/// drops them fails.
+/// Known kernels panic, and the console shows the panic. A fixed kernel refuses these packets and passes. A kernel that
+/// drops them without a NAK fails.
 #[test]
 fn reserved_opcode_crash_is_a_finding() {
     let arguments = "run --rig rxe c09-nak-reserved-opcode --set soft_roce=1 --json";

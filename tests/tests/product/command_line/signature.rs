@@ -165,7 +165,7 @@ fn unusable_key_is_refused_before_run() {
     }
 }
 
-/// Text that would be read as a line of `verify`, and commands for a terminal.
+/// Text that imitates a line of `verify`, with commands for a terminal.
 const HOSTILE: &str =
     "x\nsigned   by key 00, as demanded\r\u{1b}[2K\u{9b}2K\u{202e}; touch pwned\n| `a` | PASS | | |\n<b>";
 
@@ -174,7 +174,7 @@ fn hostile_bundle_forges_no_line() {
     let place = Place::new();
     kept(&place, "");
     let record = place.path("kept");
-    // A bundle whose maker chose the words, and sealed them.
+    // Make a bundle whose author chose the words before the seal.
     let altered = |name: &str, alter: &dyn Fn(&mut serde_json::Value)| {
         let path = record.join(name);
         let mut document = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
@@ -209,7 +209,7 @@ fn hostile_bundle_forges_no_line() {
                 !text.contains(['\u{1b}', '\u{9b}', '\u{202e}', '\r']),
                 "{arguments}: {text:?}"
             );
-            // HTML has no lines.
+            // In HTML, the ends of lines have no meaning.
             let forged = ["\nsigned   by", "\n| `a`", "\n<b>"]
                 .iter()
                 .any(|line| text.contains(line));

@@ -96,8 +96,8 @@ impl Ca {
         Ok((pair, until))
     }
 
-    /// Creates the list of revoked certificates with these serial numbers, in PEM. Its number is greater than the
-    /// number `last` of the list before. The list and the CA expire at the same time.
+    /// Creates the list of revoked certificates with these serial numbers, in PEM. Its number is greater than `last`,
+    /// the number of the previous list. The list and the CA expire at the same time.
     pub(super) fn revoke(&self, serials: &[Vec<u8>], last: u64, now: OffsetDateTime) -> Result<String, rcgen::Error> {
         let revoked = |serial: &Vec<u8>| RevokedCertParams {
             serial_number: SerialNumber::from_slice(serial),
@@ -109,7 +109,7 @@ impl Ca {
         let list = CertificateRevocationListParams {
             this_update: now - ALLOWANCE,
             next_update: self.until,
-            // The number of a later list must be greater (RFC 5280, 5.2.3), also after the clock was set back.
+            // A later list must have a greater number (RFC 5280, 5.2.3), even if the clock was set back.
             crl_number: SerialNumber::from(seconds.max(last.saturating_add(1))),
             issuing_distribution_point: None,
             revoked_certs: serials.iter().map(revoked).collect(),

@@ -68,7 +68,7 @@ fn kind(arguments: &Arguments, address: &Address) -> String {
     kind.unwrap_or_else(|_| "virtual".into())
 }
 
-/// Tells the progress which tests the run has, so that it can show how long they last.
+/// Sets the tests of the run in the progress, which then shows their expected duration.
 async fn expect(client: &Client, run: &v1::Run, progress: &mut Progress) -> anyhow::Result<()> {
     let rig = run.spec.as_ref().map_or("", |spec| spec.rig.as_str());
     let kind = client.get_rig(&rig.parse()?).await?.kind;
@@ -187,7 +187,7 @@ async fn carried_out(
         say_if_it_waits(&client, &run, &progress, wait).await;
     }
     let mut stop = Some(stop);
-    // Without the kind of the rig, the progress shows no time.
+    // After an error, the progress shows no expected time.
     expect(&client, &run, &mut progress).await.unwrap_or_default();
     let followed = follow(&client, &name, 0, &mut progress, stop.as_mut(), stopped, |_| Ok(())).await?;
     let Followed::Ended { run, interrupted } = followed else {

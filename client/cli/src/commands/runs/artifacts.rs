@@ -16,8 +16,9 @@ use crate::server::run_named;
 /// The file that is downloaded last; it shows that the download is complete.
 const MANIFEST: &str = "manifest.json";
 
-/// The most bytes of a capture for each byte of the records, and for the rest of the capture.
+/// The most bytes of a capture for each byte of the records.
 const MOST_PER_BYTE: u64 = 8;
+/// The most bytes of a capture that do not depend on the records.
 const OF_A_CAPTURE: u64 = 16 << 20;
 
 /// The files that a run left.
@@ -74,7 +75,7 @@ pub(crate) async fn run(client: &Client, arguments: &Arguments) -> anyhow::Resul
     Ok(ExitCode::SUCCESS)
 }
 
-/// Locks stdout for each write, so that no lock is held across an await. A terminal gets no control characters.
+/// Stdout, locked for each write, so that no lock is held across an await. A terminal gets no control characters.
 struct Stdout;
 
 #[expect(
@@ -103,8 +104,8 @@ pub(crate) async fn to_file(client: &Client, run: &RunName, name: &str, file: &P
     Ok(())
 }
 
-/// Returns the most bytes of a file: its listed size. The daemon makes a capture on each read, and lists none; its size
-/// is limited by that of the records.
+/// Returns the most bytes of a file: its listed size. The daemon makes captures when clients read them, and does not
+/// list them. The size of the records limits the size of a capture.
 async fn most_of(client: &Client, run: &RunName, name: &str) -> anyhow::Result<u64> {
     let artifacts = listed(client, run).await?;
     let all: u64 = artifacts.iter().map(|artifact| artifact.size_bytes).sum();
@@ -112,7 +113,7 @@ async fn most_of(client: &Client, run: &RunName, name: &str) -> anyhow::Result<u
     Ok(of_name.map_or(MOST_PER_BYTE * all + OF_A_CAPTURE, |artifact| artifact.size_bytes))
 }
 
-/// Lists the files of a run. Refuses more than a bundle can have.
+/// Lists the files of a run. Refuses more files or bytes than a bundle can have.
 async fn listed(client: &Client, run: &RunName) -> anyhow::Result<Vec<Artifact>> {
     let artifacts = client.list_artifacts(run).await?;
     let all = artifacts

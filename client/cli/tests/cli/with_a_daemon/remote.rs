@@ -175,7 +175,7 @@ fn revoked_certificate_is_refused_without_restart() {
         lab.place.verbatim(&format!("{} rigs", lab.client("client"))).code,
         Some(0)
     );
-    // An older list would let alice in again: the daemon refuses it, also after a restart.
+    // An older list would accept alice again. The daemon refuses this list, also after a restart.
     fs::write(lab.place.path("pki/crl.pem"), first).unwrap();
     lab.daemon.says("older than one that was in use");
     assert!(lab.refused(&lab.client("alice")).contains("ours is revoked"));
