@@ -102,8 +102,8 @@ fn opened(directory: &Path) -> io::Result<(Arc<File>, u64)> {
 }
 
 impl Log {
-    /// Counts a refused act. Returns the number of the client's acts that the log does not list since its last line, or
-    /// `None` if the log does not list this act either.
+    /// Counts a refused act. Returns the number of the client's unlisted acts since its last line; `None` if the log
+    /// does not list this act either.
     fn refused(&mut self, who: &Identity, now_ns: u64) -> Option<u64> {
         let is_over = |of: &Refusals| now_ns.abs_diff(of.since_ns) >= HOUR_NS;
         if !self.refusals.contains_key(who) && self.refusals.len() >= CLIENTS {
