@@ -27,7 +27,7 @@ const BEGINNINGS: [&str; 14] = [
 const PANIC: &str = "Kernel panic - not syncing: ";
 
 /// Returns each report on a console, as the lines that the kernel printed. An Oops and the panic that it causes are
-/// one report.
+/// one report. A line without the kernel's time is none of the kernel's, since programs write to a console too.
 #[must_use]
 pub fn kernel_reports(console: &str) -> Vec<String> {
     let mut reports: Vec<Vec<&str>> = Vec::new();
@@ -36,9 +36,10 @@ pub fn kernel_reports(console: &str) -> Vec<String> {
     for line in console.lines() {
         since_line = since_line.saturating_add(1);
         let text = without_time(line);
-        let begins = BEGINNINGS.iter().any(|beginning| text.starts_with(beginning));
+        let is_timed = text.len() < line.trim_start().len();
+        let begins = is_timed && BEGINNINGS.iter().any(|beginning| text.starts_with(beginning));
         // An Oops has further lines that look like a beginning, until the end of its trace.
-        let is_consequence = text.starts_with(PANIC) && since_line <= UNTIL_PANIC;
+        let is_consequence = is_timed && text.starts_with(PANIC) && since_line <= UNTIL_PANIC;
         if begins && !is_open && !is_consequence {
             reports.push(Vec::new());
         }
@@ -131,7 +132,7 @@ mod tests {
                 "WARN in rxe_pool_cleanup",
             ),
             (
-                "BUG: KASAN: slab-use-after-free in rxe_recv+0x1/0x9",
+                "[4.2] BUG: KASAN: slab-use-after-free in rxe_recv+0x1/0x9",
                 "KASAN slab-use-after-free in rxe_recv",
             ),
             (
@@ -153,6 +154,11 @@ mod tests {
     fn two_warnings_are_two_reports() {
         let one = "[1] WARNING: CPU: 0 PID: 1 at a.c:1 f+0x1/0x2\n[1] ---[ end trace 0 ]---\n";
         assert_eq!(kernel_reports(&format!("{one}[2] noise\n{one}")).len(), 2);
-        assert!(kernel_reports("eth0 speed is unknown, defaulting to 1000\n").is_empty());
+        for other in [
+            "[3] eth0 speed is unknown, defaulting to 1000",
+            "WARNING: a program wrote this",
+        ] {
+            assert!(kernel_reports(other).is_empty(), "{other}");
+        }
     }
 }

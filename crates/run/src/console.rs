@@ -2,8 +2,10 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use nix::fcntl::OFlag;
 use verbatim_record::verbs::KernelReport;
 use verbatim_record::{Side, kernel_reports};
 use verbatim_rig::RigConfig;
@@ -33,12 +35,8 @@ impl Consoles {
         let mut consoles = Vec::new();
         for (side, path) in named {
             let Some(path) = path.clone() else { continue };
-            match File::open(&path).and_then(|file| file.metadata()) {
-                Ok(log) => consoles.push(Console {
-                    side,
-                    read: log.len(),
-                    path,
-                }),
+            match open(&path) {
+                Ok((_, read)) => consoles.push(Console { side, path, read }),
                 Err(error) => return Err((path, error)),
             }
         }
@@ -58,10 +56,22 @@ impl Consoles {
     }
 }
 
+/// Opens a log. Returns its length too. Does not wait for the other end of a pipe.
+fn open(path: &Path) -> io::Result<(File, u64)> {
+    let file = File::options()
+        .read(true)
+        .custom_flags(OFlag::O_NONBLOCK.bits())
+        .open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "expected a regular file"));
+    }
+    Ok((file, metadata.len()))
+}
+
 /// Returns the text behind `read`, and moves `read` to the end of the file.
 fn since(path: &Path, read: &mut u64) -> io::Result<String> {
-    let mut file = File::open(path)?;
-    let length = file.metadata()?.len();
+    let (mut file, length) = open(path)?;
     // A shorter file is a new one, after a rotation of logs.
     let from = if length < *read { 0 } else { *read };
     file.seek(SeekFrom::Start(from.max(length.saturating_sub(MOST))))?;
@@ -97,5 +107,15 @@ mod tests {
         assert_eq!(reports.len(), 1);
         assert!(reports[0].side == Side::Dut && reports[0].text.contains("during"));
         assert!(consoles.reports().is_empty());
+    }
+
+    #[test]
+    fn refuses_what_is_no_file() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("pipe");
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        for path in [path, place.path().to_owned()] {
+            assert!(open(&path).is_err(), "{}", path.display());
+        }
     }
 }
