@@ -435,12 +435,10 @@ rules! {
     PairRnrWait Time "pair-rnr-wait" "C9-130"
         "A request that waits for a receive completes no earlier than the RNR intervals that it must wait.";
     PairRetryError Completion "pair-retry-error" "C9-143"
-        "A request to a queue pair that does not hear it fails with IBV_WC_RETRY_EXC_ERR. If that queue pair is back \
+        "A request to a queue pair that does not accept it fails with IBV_WC_RETRY_EXC_ERR. If that queue pair is back \
          before the last retry, the request completes with success.";
-    PairTimeout Time "pair-timeout" "C9-142"
-        "A request that gets no response fails between one and four times 1 + retry_cnt ACK timeouts after its post.";
     PairSequence Completion "pair-sequence" "9.7.4.1.1 PSN sequence"
-        "A request behind a gap in the PSNs is not executed: it fails when the retries are spent.";
+        "A request after a gap in the PSNs is not executed: it fails when the retries are spent.";
     PairDuplicate Completion "pair-duplicate" "9.7.4.1.1 duplicate requests"
         "A SEND or WRITE before the expected PSN is acknowledged, and has no effect.";
     PairInvalid Completion "pair-invalid" "9.7.5.2.4 invalid request"

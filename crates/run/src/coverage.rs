@@ -59,10 +59,6 @@ const UNBROKEN: &[(&str, &str)] = &[
         "a mutant breaks it: rc/response.rs Qp::handle_read_response: start < at -> start <= at",
     ),
     (
-        "pair-timeout",
-        "adapters may retry at growing intervals: `c09-142-ack-timeout-verbs` judges the time",
-    ),
-    (
         "pair-duplicate",
         "defects of duplicates need a repeated packet, which verbs cannot send",
     ),

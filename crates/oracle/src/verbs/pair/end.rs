@@ -25,13 +25,17 @@ pub(super) fn receives<'t>(pair: &Pair<'t>, talks: &[Talk<'t>], report: &mut Rep
         let all: Vec<Told<'t>> = end.completions_of(true).collect();
         let mut told = all.iter().copied();
         for taken in &other.taken {
-            if !received(end, taken, told.next(), report) {
+            if !received(pair, end, (taken, told.next()), report) {
                 return;
             }
         }
         let left = end.receives.len().saturating_sub(other.taken.len());
         let rest: Vec<Told<'t>> = told.collect();
-        let is_flushed = |told: &Told<'_>| told.status() == WcStatus::WR_FLUSH_ERR;
+        // A refused request may end the receive that it would have taken with an error of its own.
+        let is_flushed = |told: &Told<'_>| match pair.trace.begin.simulated {
+            true => told.status() == WcStatus::WR_FLUSH_ERR,
+            false => told.status() != WcStatus::SUCCESS,
+        };
         if let Some(wrong) = rest.iter().find(|told| !is_flushed(told) || !is_error && !is_stopped) {
             let expected = if is_error {
                 "a flushed receive"
@@ -46,18 +50,19 @@ pub(super) fn receives<'t>(pair: &Pair<'t>, talks: &[Talk<'t>], report: &mut Rep
             report.broken((Rule::PairReceive, By::Either), words, [Evidence::from(wrong.event)]);
             return;
         }
-        if is_error && !was_left(end) {
+        // A move to RESET discards the receives.
+        if is_error && !end.was_reset() {
             flushed(pair, end, (own, other), (left, &rest), report);
         }
     }
 }
 
-/// Returns whether its host moved the queue pair to RESET, which discards the receives.
-fn was_left(end: &End<'_>) -> bool {
-    end.was_reset()
-}
-
-fn received<'t>(end: &End<'t>, taken: &Taken, told: Option<Told<'t>>, report: &mut Report<'t>) -> bool {
+fn received<'t>(
+    pair: &Pair<'t>,
+    end: &End<'t>,
+    (taken, told): (&Taken, Option<Told<'t>>),
+    report: &mut Report<'t>,
+) -> bool {
     let opcode = match taken.is_write {
         true => WcOpcode::RECV_RDMA_WITH_IMM,
         false => WcOpcode::RECV,
@@ -74,6 +79,11 @@ fn received<'t>(end: &End<'t>, taken: &Taken, told: Option<Told<'t>>, report: &m
         status => format!("wr_id {} with {status}", taken.wr_id),
     };
     let Some(told) = told else {
+        let all = pair.ends.iter().flat_map(|end| &end.completions);
+        let last = all.map(|told| told.event.at.latest).max();
+        if !last.is_some_and(|last| end.is_alive_after(pair.trace, last.after(EVENT_WAIT))) {
+            return false;
+        }
         let words = (format!("{} receive", end.side), expected, "no completion".into());
         let posted = end.receives.iter().find(|(_, receive)| receive.wr_id == taken.wr_id);
         let evidence = posted.map(|(done, _)| Evidence::from(*done));
@@ -133,7 +143,7 @@ fn flushed<'t>(
     let due = failed.event.at.latest.after(EVENT_WAIT);
     if rest.len() < left && end.is_alive_after(pair.trace, due) {
         let words = (
-            format!("{} receives behind {}", end.side, failed.in_words()),
+            format!("{} receives later than {}", end.side, failed.in_words()),
             format!("{left} flushed receives"),
             rest.len().to_string(),
         );
@@ -154,7 +164,9 @@ pub(super) fn failed<'t>(pair: &Pair<'t>, talks: &[Talk<'t>], report: &mut Repor
             continue;
         };
         let (asks, answers) = (&pair.ends[asker], &pair.ends[1 - asker]);
-        in_error(asks, *told, (Rule::PairFlushed, By::End(asks.side)), report);
+        // A driver may report the state that its host set last.
+        let of_state = |by| if pair.trace.begin.simulated { by } else { By::Choice };
+        in_error(asks, *told, (Rule::PairFlushed, of_state(By::End(asks.side))), report);
         if !fate.is_refusal() || answers.was_reset() {
             continue;
         }
@@ -162,7 +174,7 @@ pub(super) fn failed<'t>(pair: &Pair<'t>, talks: &[Talk<'t>], report: &mut Repor
             Some(_) => By::End(answers.side),
             None => By::Either,
         };
-        in_error(answers, *told, (Rule::PairRefused, by), report);
+        in_error(answers, *told, (Rule::PairRefused, of_state(by)), report);
         event(pair, answers, (*told, fate.rule), report);
     }
 }
@@ -208,7 +220,12 @@ fn event<'t>(pair: &Pair<'t>, end: &End<'t>, (told, rule): (Told<'t>, Rule), rep
             names.join(", ")
         };
         let about = format!("{} event of the refusal that ended {}", end.side, told.in_words());
-        report.broken((Rule::PairEvent, By::Either), (about, kind.to_string(), seen), evidence);
+        // Public sources do not agree on which adapters raise which of these events.
+        let by = match pair.trace.begin.simulated {
+            true => By::Either,
+            false => By::Choice,
+        };
+        report.broken((Rule::PairEvent, by), (about, kind.to_string(), seen), evidence);
     }
 }
 

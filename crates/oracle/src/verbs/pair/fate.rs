@@ -34,15 +34,15 @@ pub(super) struct Fate {
     pub(super) allowed: Vec<WcStatus>,
     /// Reason of the outcome, in words.
     pub(super) why: String,
-    /// Minimum and maximum time from the post to the completion, and the rule that demands these limits.
-    pub(super) takes: Option<(Rule, Duration, Option<Duration>)>,
+    /// Minimum time from the post to the completion, if [`Rule::PairRnrWait`] demands one.
+    pub(super) takes: Option<Duration>,
     /// Status of the receive that a failed request takes; `None` if it takes none.
     pub(super) receive: Option<WcStatus>,
     /// Whether a failed request may have changed the memory of the other end.
     pub(super) may_change: bool,
     /// Whether a successful request is executed. A duplicate is not.
     pub(super) is_executed: bool,
-    /// Whether the other end executes no request behind this one, if this one fails.
+    /// Whether the other end executes no later request, if this one fails.
     pub(super) is_last: bool,
     /// Whether lost or late packets may use up the retries, so that the request fails.
     pub(super) may_be_lost: bool,
@@ -197,18 +197,14 @@ impl<'t> Before<'_, 't> {
         })
     }
 
-    /// Returns the outcome of a request that the other queue pair does not accept in its state.
+    /// Returns the outcome of a request at a queue pair that accepts no requests in its state.
     fn unheard(&self) -> Fate {
         let retries = self.asks().given.retry_cnt.unwrap_or_default();
-        let why = format!("the other queue pair does not hear it, retry_cnt {retries}");
-        let Some(once) = self.timeout() else {
+        let why = format!("the other queue pair does not accept requests, retry_cnt {retries}");
+        if self.timeout().is_none() {
             return Fate::new(Rule::PairRetryError, &[], format!("{why}, and the ACK timeout is off"));
-        };
-        let all = once * (retries + 1);
-        Fate {
-            takes: Some((Rule::PairTimeout, all, Some(4 * all))),
-            ..Fate::new(Rule::PairRetryError, &[WcStatus::RETRY_EXC_ERR], why)
         }
+        Fate::new(Rule::PairRetryError, &[WcStatus::RETRY_EXC_ERR], why)
     }
 
     /// Returns the outcome of a request whose peer accepts requests only after this time. `fate` is the outcome if it
@@ -229,7 +225,7 @@ impl<'t> Before<'_, 't> {
             allowed.push(WcStatus::RETRY_EXC_ERR);
         }
         let why = format!(
-            "the other queue pair hears it after {}, and the last retry comes after {}",
+            "the other queue pair accepts requests after {}, and the last retry comes after {}",
             duration_words(late),
             duration_words(before_last)
         );
@@ -364,7 +360,7 @@ impl<'t> Before<'_, 't> {
             return match retries {
                 ENDLESS => Fate::new(Rule::PairRnrRetry, &[], why),
                 _ => Fate {
-                    takes: Some((Rule::PairRnrWait, interval * retries, None)),
+                    takes: Some(interval * retries),
                     may_change: true,
                     ..Fate::new(Rule::PairRnrError, &[WcStatus::RNR_RETRY_EXC_ERR], why)
                 },
@@ -377,8 +373,9 @@ impl<'t> Before<'_, 't> {
         let late = posted
             .answer
             .as_ref()
-            .map_or(Duration::MAX, |(at, ..)| at.latest.since(done.asked.earliest));
-        fate.why = format!("its receive is posted after {}, {given}", duration_words(late));
+            .map(|(at, ..)| at.latest.since(done.asked.earliest));
+        let after = late.map_or_else(|| "an unknown time".into(), duration_words);
+        fate.why = format!("its receive is posted after {after}, {given}");
         let on_the_link = match self.pair.trace.begin.simulated {
             true => SIMULATED,
             false => ON_THE_LINK,
@@ -390,11 +387,11 @@ impl<'t> Before<'_, 't> {
         // If the first transmission is lost, the requester repeats it after the ACK timeout.
         let least = self.timeout().map_or(interval, |once| once.min(interval));
         if has_come && self.is_alone {
-            fate.takes = Some((Rule::PairRnrWait, least, None));
+            fate.takes = Some(least);
         }
         if fate.allowed == is_success {
             fate.rule = Rule::PairRnrRetry;
-            if retries != ENDLESS && late >= interval * retries {
+            if retries != ENDLESS && late.is_none_or(|late| late >= interval * retries) {
                 fate.allowed.push(WcStatus::RNR_RETRY_EXC_ERR);
                 fate.may_change = true;
             }

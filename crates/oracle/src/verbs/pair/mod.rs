@@ -34,7 +34,6 @@ pub(super) const RULES: &[Rule] = &[
     Rule::PairRnrError,
     Rule::PairRnrWait,
     Rule::PairRetryError,
-    Rule::PairTimeout,
     Rule::PairSequence,
     Rule::PairDuplicate,
     Rule::PairInvalid,
@@ -58,6 +57,8 @@ enum By {
     Either,
     /// Lost or late packets would explain the violation.
     Loss,
+    /// Adapters and the drivers of their hosts differ here.
+    Choice,
 }
 
 /// A violation: rule, possible cause, words (event, expected, seen) and evidence.
@@ -80,6 +81,8 @@ struct Held<'t> {
 /// Outcomes of the rules for one connection.
 #[derive(Default)]
 struct Report<'t> {
+    /// Whether the outcome of each request was known, so that all rules were applied.
+    is_complete: bool,
     broken: Vec<Broken<'t>>,
     held: Vec<Held<'t>>,
 }
@@ -136,8 +139,11 @@ pub(super) fn rule<'t>(trace: &'t Trace, ruling: &mut Ruling<'t>) {
         }
         for broken in report.broken {
             let kind = kind(broken.rule);
-            let is_right = |control: &Report<'_>| control.broken.iter().all(|other| self::kind(other.rule) != kind);
-            let Some((result, causes)) = talk::blame(broken.by, of_control.as_ref().map(is_right)) else {
+            let is_right = |control: &Report<'_>| {
+                let breaks = control.broken.iter().any(|other| self::kind(other.rule) == kind);
+                (breaks || control.is_complete).then_some(!breaks)
+            };
+            let Some((result, causes)) = talk::blame(broken.by, of_control.as_ref().and_then(is_right)) else {
                 continue;
             };
             let (about, expected, seen) = broken.words;
@@ -191,6 +197,7 @@ fn of_pair<'t>(pair: &Pair<'t>) -> Report<'t> {
     }
     end::receives(pair, &talks, &mut report);
     end::failed(pair, &talks, &mut report);
+    report.is_complete = talks.iter().all(|talk| talk.is_known);
     if posts == 1 {
         end::memory(pair, &talks, &images, &mut report);
     }

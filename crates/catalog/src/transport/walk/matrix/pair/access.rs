@@ -37,11 +37,11 @@ pub(in super::super) static FAMILY: Family = Family {
             values: &["8", "1", "256", "600"],
         },
         Factor {
-            name: "behind",
+            name: "later requests",
             values: &["nothing", "a SEND", "two SENDs"],
         },
         Factor {
-            name: "before",
+            name: "earlier requests",
             values: &["nothing", "a WRITE", "a SEND and a READ"],
         },
     ],
@@ -55,7 +55,7 @@ fn refuses(row: &Partial<'_>) -> Option<&'static str> {
         return Some("an atomic has 8 bytes");
     }
     let is_known = !operation.is_empty();
-    if error == "region deregistered" && matches!(row.value("behind"), "a SEND" | "two SENDs") {
+    if error == "region deregistered" && matches!(row.value("later requests"), "a SEND" | "two SENDs") {
         return Some("the receives lie in the region");
     }
     match error {
@@ -102,14 +102,14 @@ pub(in super::super) fn scene(cells: &Cells<'_>) -> Scene {
             _ => rights.remote_write = false,
         }
     }
-    let behind = match cells.value("behind") {
+    let behind = match cells.value("later requests") {
         "a SEND" => 1,
         "two SENDs" => 2,
         _ => 0,
     };
     scene.posts = vec![post(O::Send, 300); behind];
     scene.posts.push(subject);
-    match cells.value("before") {
+    match cells.value("earlier requests") {
         "a WRITE" => scene.posts.push(post(O::Write, 8)),
         "a SEND and a READ" => scene.posts.extend([post(O::Send, 8), post(O::Read, 8)]),
         _ => {}

@@ -29,12 +29,12 @@ pub(in super::super) static FAMILY: Family = Family {
             values: &["the present value", "another low half", "another high half", "0"],
         },
         Factor {
-            name: "company",
+            name: "other messages",
             values: &[
                 "alone",
                 "three on one place",
                 "a WRITE before",
-                "a READ behind",
+                "a READ after it",
                 "both operations on one place",
             ],
         },
@@ -88,10 +88,10 @@ pub(in super::super) fn scene(cells: &Cells<'_>) -> Scene {
         O::FetchAdd => O::CompareSwap,
         _ => O::FetchAdd,
     };
-    scene.posts = match cells.value("company") {
+    scene.posts = match cells.value("other messages") {
         "three on one place" => vec![subject, on(subject), on(subject)],
         "a WRITE before" => vec![post(O::Write, 8), on(subject)],
-        "a READ behind" => vec![subject, on(post(O::Read, 8))],
+        "a READ after it" => vec![subject, on(post(O::Read, 8))],
         "both operations on one place" => {
             let value = subject.value;
             let other = Post {

@@ -4,7 +4,7 @@ use verbatim_record::verbs::pb::Operation as O;
 use verbatim_record::{Findings, Gap, Trace, labels};
 use verbatim_tester::{Need, Step as Done, Test, Tester};
 
-use super::super::super::directed::{RNR, TIMEOUT};
+use super::super::super::directed::RNR;
 use super::super::super::{ACCESS, ATOMICS, COMPLETION, DUPLICATES, ERRORS, IMMEDIATE, INVALID, NAKS, RESPONSE_DATA};
 use super::super::{Matrix, OPERATIONS, PARAMETERS, Run, given, is_part, matrix_of};
 use super::{access, atomics, length, order, retry, rnr, sequence};
@@ -51,30 +51,30 @@ pair!(PAIR_RNR PAIR_RNR_ROWS "c09-pair-rnr" rnr::INTERVALS, rnr::interval,
     [INTERVAL, RNR, RNR_ERROR]);
 pair!(PAIR_RNR_RETRY PAIR_RNR_RETRY_ROWS "c09-pair-rnr-retry" rnr::RETRIES, rnr::retries,
     "A message without a receive is retried rnr_retry times, counted anew after progress."
-    "rnr_retry, receive in time or never, operation, company"
+    "rnr_retry, receive in time or never, operation, other messages"
     [INTERVAL, RNR, RNR_ERROR, NAKS]);
 pair!(PAIR_TIMEOUT PAIR_TIMEOUT_ROWS "c09-pair-timeout" retry::FAMILY, retry::scene,
-    "A request that is not heard fails after 1 + retry_cnt time-outs, or succeeds if the responder is back."
-    "retry_cnt, ACK timeout, state of the responder, operation, company"
-    [TIMEOUT, RETRIES, NAKS]);
+    "A request that a queue pair does not accept fails after 1 + retry_cnt time-outs, or succeeds if the responder is back."
+    "retry_cnt, ACK timeout, state of the responder, operation, other messages"
+    [RETRIES, NAKS]);
 pair!(PAIR_SEQUENCE PAIR_SEQUENCE_ROWS "c09-pair-sequence" sequence::FAMILY, sequence::scene,
-    "Requests before or behind the expected PSN have no effect, and a PSN wraps within each operation."
+    "Requests earlier or later than the expected PSN have no effect, and a PSN wraps within each operation."
     "Operation, length, expected PSN, PSN, retry_cnt"
     [SEQUENCE, DUPLICATES, COMPLETION]);
 pair!(PAIR_ACCESS PAIR_ACCESS_ROWS "c09-pair-access" access::FAMILY, access::scene,
     "A request that rights, region or address do not allow fails at both ends, and changes nothing."
-    "Error, operation, length, company"
+    "Error, operation, length, other messages"
     [ACCESS, INVALID, LOCAL, ERRORS, NAKS, EVENTS]);
 pair!(PAIR_LENGTH PAIR_LENGTH_ROWS "c09-pair-length" length::FAMILY, length::scene,
     "A message of each length arrives whole, or fails at both ends if the receive or the path MTU does not fit."
-    "Operation, length, path MTU of both ends, receive, value, solicited event, company"
+    "Operation, length, path MTU of both ends, receive, value, solicited event, other messages"
     [IMMEDIATE, ACKNOWLEDGEMENT, RESPONSE_DATA, INVALID, ERRORS, COMPLETION, rc::GENERATION]);
 pair!(PAIR_ATOMICS PAIR_ATOMICS_ROWS "c09-pair-atomics" atomics::FAMILY, atomics::scene,
     "An atomic returns the value before it and leaves the value after it, for operands at the boundaries."
-    "Operation, present value, operand, value to compare with, company"
+    "Operation, present value, operand, value to compare with, other messages"
     [ATOMICS, RESPONSE_DATA, COMPLETION]);
 pair!(PAIR_ORDER PAIR_ORDER_ROWS "c09-pair-order" order::FAMILY, order::scene,
-    "Requests complete once and in order, signaled or not, fenced or not, and are flushed behind a failed one."
+    "Requests complete once and in order, signaled or not, fenced or not, and are flushed after a failed one."
     "Three operations, signaling, fence, READs in flight, end"
     [COMPLETION, NAKS, RESPONSE_DATA, IMMEDIATE, rc::GENERATION]);
 

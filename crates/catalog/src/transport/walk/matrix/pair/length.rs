@@ -39,7 +39,7 @@ pub(in super::super) static FAMILY: Family = Family {
             values: &["no", "yes"],
         },
         Factor {
-            name: "company",
+            name: "other messages",
             values: &["alone", "three alike"],
         },
     ],
@@ -96,7 +96,11 @@ pub(in super::super) fn scene(cells: &Cells<'_>) -> Scene {
         "all ones" => u64::MAX,
         _ => 0xC0DE_8001,
     };
-    let count = if cells.value("company") == "three alike" { 3 } else { 1 };
+    let count = if cells.value("other messages") == "three alike" {
+        3
+    } else {
+        1
+    };
     scene.posts = vec![subject; count];
     let room = match cells.value("receive") {
         "longer" => length + 64,

@@ -28,7 +28,7 @@ pub(in super::super) static FAMILY: Family = Family {
             values: &["16", "17"],
         },
         Factor {
-            name: "behind it",
+            name: "later requests",
             values: &["nothing", "a WRITE", "a SEND and a READ"],
         },
         Factor {
@@ -51,7 +51,7 @@ pub(in super::super) fn scene(cells: &Cells<'_>) -> Scene {
     let operation = parts::operation(cells.value("operation"));
     let length = if super::scene::is_atomic(operation) { 8 } else { 700 };
     scene.posts.push(post(operation, length));
-    match cells.value("behind it") {
+    match cells.value("later requests") {
         "a WRITE" => scene.posts.push(post(O::Write, 8)),
         "a SEND and a READ" => scene.posts.extend([post(O::Send, 8), post(O::Read, 300)]),
         _ => {}

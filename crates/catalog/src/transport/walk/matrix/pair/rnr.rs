@@ -67,11 +67,11 @@ pub(in super::super) static RETRIES: Family = Family {
         },
         OPERATION,
         Factor {
-            name: "behind",
+            name: "later requests",
             values: &["nothing", "a WRITE", "a READ"],
         },
         Factor {
-            name: "before",
+            name: "earlier requests",
             values: &["nothing", "a WRITE", "a SEND and a READ"],
         },
         Factor {
@@ -93,13 +93,13 @@ pub(in super::super) fn retries(cells: &Cells<'_>) -> Scene {
     scene.asks.timeout = AckTimeout(15);
     scene.asks.retry_cnt = cells.value("retry_cnt").parse().unwrap_or(7);
     let operation = parts::operation(cells.value("operation"));
-    match cells.value("behind") {
+    match cells.value("later requests") {
         "a WRITE" => scene.posts.push(post(O::Write, 300)),
         "a READ" => scene.posts.push(post(O::Read, 600)),
         _ => {}
     }
     scene.posts.push(post(operation, 300));
-    match cells.value("before") {
+    match cells.value("earlier requests") {
         "a WRITE" => scene.posts.push(post(O::Write, 8)),
         "a SEND and a READ" => scene.posts.extend([post(O::Send, 8), post(O::Read, 8)]),
         _ => {}

@@ -43,11 +43,11 @@ pub(super) enum Wrong {
     None,
     /// The bit with this number in the R_Key is flipped.
     RKey(u32),
-    /// The request ends this many bytes behind its region.
+    /// The request ends this many bytes after its region.
     Beyond(u32),
     /// The request begins this many bytes before its region.
     Before(u32),
-    /// The address is this many bytes behind the right one.
+    /// The address is this many bytes after the right one.
     Shifted(u32),
     /// The device may not write the local memory.
     ClosedLocal,

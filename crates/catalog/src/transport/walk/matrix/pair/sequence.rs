@@ -36,13 +36,13 @@ pub(in super::super) static FAMILY: Family = Family {
                 "1 before the first",
                 "1000 before the first",
                 "2^22 before the first",
-                "behind the first message",
-                "behind the second message",
+                "later than the first message",
+                "later than the second message",
             ],
         },
         Factor {
             name: "PSN",
-            values: &["any", "wraps within", "wraps behind", "zero", "half of all within"],
+            values: &["any", "wraps within", "wraps after", "zero", "half of all within"],
         },
         Factor {
             name: "retry_cnt",
@@ -69,7 +69,7 @@ pub(in super::super) fn scene(cells: &Cells<'_>) -> Scene {
     let within = |top: u32| Psn::new(top - (count / 2).max(1) + 1);
     let first = match cells.value("PSN") {
         "wraps within" => within(0x00FF_FFFF),
-        "wraps behind" => Psn::new(0x00FF_FFFF - count + 1),
+        "wraps after" => Psn::new(0x00FF_FFFF - count + 1),
         "zero" => Psn(0),
         "half of all within" => within(0x007F_FFFF),
         _ => Psn::new(cells.number as u32 * 0x0001_2345),
@@ -78,8 +78,8 @@ pub(in super::super) fn scene(cells: &Cells<'_>) -> Scene {
         "1 before the first" => first.minus(1),
         "1000 before the first" => first.minus(1000),
         "2^22 before the first" => first.minus(1 << 22),
-        "behind the first message" => first.plus(count),
-        "behind the second message" => first.plus(2 * count),
+        "later than the first message" => first.plus(count),
+        "later than the second message" => first.plus(2 * count),
         _ => first,
     };
     (scene.asks.psn, scene.answers.own_psn) = (Some(first), Some(expected));
