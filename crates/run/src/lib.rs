@@ -31,7 +31,7 @@ mod sink;
 pub mod state;
 
 pub use command::{command, quoted};
-pub use device::{journal_owner, look};
+pub use device::{journal_owner, look, prepare_locks};
 pub use error::RunError;
 pub use execute::{REPORT_SCHEMA, Report, Request, Resume, execute, execute_in, resume, worst};
 pub use id::{RunId, now_ns};

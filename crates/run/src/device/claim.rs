@@ -4,8 +4,8 @@
 //! the same PortGUID. The tester reads the PortGUID before it changes the device, and then also locks the device
 //! under the PortGUID.
 //!
-//! The lock files contain the journal directory of the last run, and whether that run left the device changed. A run
-//! with another state directory or another route learns of the change from these files.
+//! The records of the locks contain the journal directory of the last run, and whether that run left the device
+//! changed. A run with another state directory or another route learns of the change from these records.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -94,7 +94,7 @@ impl Claimed {
         self.journal.pending()
     }
 
-    /// Records in the lock files whether the device is changed.
+    /// Writes into the records whether the device is changed.
     fn tell(&self, changed: bool) -> std::io::Result<()> {
         let holder = Holder {
             pid: std::process::id(),
@@ -131,7 +131,7 @@ impl Claimed {
         self.by_guid = None;
         let name = format!("port guid {guid} {:?}", self.rig.env);
         let (lock, before) = loop {
-            let taken = lock(&name, &self.rig);
+            let taken = lock(&name, &self.rig, true);
             let who = match taken
                 .map_err(|source| Stop::Tester(format!("the device with PortGUID {guid} cannot be locked: {source}")))?
             {
@@ -153,10 +153,14 @@ impl Claimed {
             thread::sleep(TRIES_EVERY);
         };
         let env = format!("{:?}", self.rig.env);
-        // According to the lock file, a run on another rig left the device changed. Do not look for the journal of
-        // that rig: a worker in a systemd unit sees only the journal of its own rig.
-        if before.changed && true_name(&before.journals) == self.journals && before.rig != self.rig.name {
-            return Err(left_by(&before.rig, guid, &self.journals));
+        // According to a record, a run on another rig left the device changed. Do not look for the journal of that
+        // rig: a worker in a systemd unit sees only the journal of its own rig.
+        let mut records = lock.of_another_rig().into_iter().chain([before.clone()]);
+        let is_left = |holder: &Holder| {
+            holder.changed && true_name(&holder.journals) == self.journals && holder.rig != self.rig.name
+        };
+        if let Some(other) = records.find(is_left) {
+            return Err(left_by(&other.rig, guid, &self.journals));
         }
         let is_its = |owner: &JournalOwner, device: &str| device == guid && owner.device.ends_with(&env);
         let own = self.journal.path().to_path_buf();
@@ -188,7 +192,7 @@ impl Journal for Claimed {
 
     fn settle(&mut self, area: &Area) -> Result<(), JournalError> {
         let is_last = self.journal.pending().iter().all(|pending| pending.area == *area);
-        // Clear the mark in the lock files before the journal. If the process dies between the two steps, an
+        // Clear the mark in the records before the journal. If the process dies between the two steps, an
         // unneeded journal remains, which does no harm. In the other order, a mark without a journal would remain
         // and block the rig.
         if is_last && !self.journal.pending().is_empty() {
@@ -288,12 +292,12 @@ pub(crate) fn miss(rig: &RigConfig, journals: &Path) -> Result<(), RunError> {
     // consistent.
     let journal = match FileJournal::open(journals, journal_owner(rig)) {
         Ok(journal) => Some(journal),
-        // The next attempt to open a damaged journal reports the damage. Clear the mark in the lock file, so that
+        // The next attempt to open a damaged journal reports the damage. Clear the mark in the record, so that
         // a person needs to remove only the journal.
         Err(JournalError::Damaged { .. }) => None,
         Err(_) => return Ok(()),
     };
-    let Ok(Ok((lock, before))) = lock(&device, rig) else {
+    let Ok(Ok((lock, before))) = lock(&device, rig, false) else {
         return Ok(());
     };
     if !before.changed || true_name(&before.journals) != true_name(journals) {
@@ -305,7 +309,7 @@ pub(crate) fn miss(rig: &RigConfig, journals: &Path) -> Result<(), RunError> {
         Some(_) => FileJournal::must_be_there(journals, &journal_owner(rig)),
     };
     let missed = is_there.and_then(|_| {
-        // The journal directory now shows the problem, so the lock file no longer needs to.
+        // The journal directory now shows the problem, so the record no longer needs to.
         lock.tell(&Holder {
             changed: false,
             ..before
