@@ -38,10 +38,13 @@ impl ArtifactReader {
     /// Writes the rest of the file to `out`. Returns the number of bytes.
     ///
     /// # Errors
-    /// When the file cannot be read to its end, or `out` cannot be written.
-    pub async fn copy_to(mut self, out: &mut dyn Write) -> Result<u64, Error> {
+    /// When the daemon sends more than `most` bytes, the file cannot be read to its end, or `out` cannot be written.
+    pub async fn copy_to(mut self, out: &mut dyn Write, most: u64) -> Result<u64, Error> {
         let mut bytes = 0;
         while let Some(chunk) = self.chunk().await? {
+            if bytes + chunk.len() as u64 > most {
+                return Err(Error::TooLong { name: self.name, most });
+            }
             out.write_all(&chunk).map_err(|source| Error::Write {
                 name: self.name.clone(),
                 source,

@@ -227,6 +227,14 @@ pub enum Error {
         /// Received size, in bytes.
         seen: u64,
     },
+    /// The daemon sent more of a file than it announced.
+    #[error("the daemon sends more than {most} bytes of {name}, the most that it announced; the file was not kept")]
+    TooLong {
+        /// Name of the file.
+        name: String,
+        /// The most bytes.
+        most: u64,
+    },
     /// The file's name points outside the target directory.
     #[error("the run has a file named {name:?}, which points outside the directory; the file was not written")]
     FileName {

@@ -36,6 +36,6 @@ pub use artifacts::ArtifactReader;
 pub use client::{Changes, Client, fresh_id, patiently};
 pub use error::{Error, Refusal};
 pub use names::{LeaseName, RigName, RunName};
-pub use verbatim_proto::v1;
+pub use verbatim_proto::{document, v1};
 pub use verbatim_tls::ClientFiles;
 pub use watch::Watch;

@@ -1,6 +1,7 @@
 //! Measures the delay between an event and its receipt by 200 watchers of one run on the model process.
 //!
 //! `cargo bench -p verbatim-daemon --bench watchers`
+#![allow(clippy::disallowed_macros, reason = "tests print for their developers")]
 #![allow(clippy::unwrap_used, missing_docs)]
 
 #[allow(dead_code, unreachable_pub)]

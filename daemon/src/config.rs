@@ -26,6 +26,7 @@
 //! connection_s = 3600        # a connection of this age takes no more calls; the client then opens another
 //! calls_each = 32            # of one identity, running at a time
 //! client_gone_s = 60         # a waiting run leaves the queue when its client has been disconnected for that long
+//! reserved_h = 72            # hours that the waiting leases of one identity for one rig may last in total
 //!
 //! [metrics]
 //! address = "127.0.0.1:9464" # http://127.0.0.1:9464/metrics, for Prometheus and all others who can connect
@@ -190,6 +191,7 @@ struct RawLimits {
     connection_s: Option<Spanned<usize>>,
     calls_each: Option<Spanned<usize>>,
     client_gone_s: Option<Spanned<usize>>,
+    reserved_h: Option<Spanned<usize>>,
 }
 
 impl RawLimits {
@@ -211,7 +213,10 @@ impl RawLimits {
         let oldest = number("connection_s", &self.connection_s, 1..=7 * 24 * hour, hour)?;
         let gone = usize::try_from(usual.client_gone.as_secs()).unwrap_or(usize::MAX);
         let gone = number("client_gone_s", &self.client_gone_s, 1..=24 * hour, gone)?;
+        let reserved = usize::try_from(usual.reserved_each.as_secs()).unwrap_or(usize::MAX) / hour;
+        let reserved_h = number("reserved_h", &self.reserved_h, 1..=366 * 24, reserved)?;
         Ok(Limits {
+            reserved_each: Duration::from_secs((reserved_h * hour) as u64),
             client_gone: Duration::from_secs(gone as u64),
             oldest_connection: Duration::from_secs(oldest as u64),
             connections,
@@ -256,7 +261,7 @@ impl RawKeep {
             age: self
                 .days
                 .map(|days| Duration::from_secs(u64::from(days) * 24 * 60 * 60)),
-            bytes: self.gib.map(|gib| u64::from(gib) << 30),
+            bytes: self.gib.map(|gib| u64::from(gib) << 30).or(Retention::default().bytes),
         }
     }
 }

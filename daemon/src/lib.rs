@@ -10,4 +10,5 @@ pub mod sched;
 pub mod serve;
 mod spans;
 pub mod store;
+mod turns;
 pub mod worker;

@@ -2,12 +2,16 @@
 
 mod journal;
 
-use std::io::IsTerminal;
+use std::fmt;
+use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::sync::OnceLock;
 
 use anyhow::Context as _;
+use tracing::field::Field;
+use tracing_subscriber::field::MakeExt as _;
 use tracing_subscriber::filter::{FilterExt as _, LevelFilter, Targets, filter_fn};
+use tracing_subscriber::fmt::format::{self, Writer};
 use tracing_subscriber::fmt::layer;
 use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::reload;
@@ -15,6 +19,8 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::spans::{self, Collector};
 use journal::Journal;
+use verbatim_record::secrets::without_m_keys;
+use verbatim_text::shown;
 
 /// The environment variable that selects the content of the log.
 const VARIABLE: &str = "RUST_LOG";
@@ -27,12 +33,14 @@ static CHANGE: OnceLock<Box<dyn Fn(Targets) + Send + Sync>> = OnceLock::new();
 ///
 /// # Errors
 /// When `RUST_LOG` is not a valid filter, or the address of the span collector is invalid.
+#[expect(clippy::disallowed_methods, reason = "the lines of the log are shown by `field`")]
 pub(crate) fn begin(configured: Option<&Targets>) -> anyhow::Result<Option<Collector>> {
     let (filter, handle) = reload::Layer::new(wanted(configured)?);
     let log = layer()
-        .with_writer(std::io::stderr)
+        .with_writer(|| WithoutKeys(std::io::stderr()))
         .with_ansi(std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none())
         .with_target(false)
+        .fmt_fields(format::debug_fn(field).delimited(" "))
         .log_internal_errors(false);
     let log = match std::env::var_os("JOURNAL_STREAM") {
         None => log.boxed(),
@@ -59,6 +67,15 @@ pub(crate) fn begin(configured: Option<&Targets>) -> anyhow::Result<Option<Colle
     Ok(collector)
 }
 
+/// Writes a field of a log line. A text of others cannot begin another line.
+fn field(out: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
+    let text = format!("{value:?}");
+    match field.name() {
+        "message" => write!(out, "{}", shown(&text)),
+        name => write!(out, "{name}={}", shown(&text)),
+    }
+}
+
 /// Replaces the filter of the log by `configured`, or by the filter of `RUST_LOG` if `configured` is `None`.
 ///
 /// # Errors
@@ -69,6 +86,23 @@ pub(crate) fn change(configured: Option<&Targets>) -> anyhow::Result<()> {
         change(filter);
     }
     Ok(())
+}
+
+/// A writer of log lines that hides M_Keys. Each write is a whole line.
+struct WithoutKeys<W>(W);
+
+impl<W: Write> Write for WithoutKeys<W> {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        match std::str::from_utf8(line) {
+            Ok(text) => self.0.write_all(without_m_keys(text).as_bytes())?,
+            Err(_) => self.0.write_all(line)?,
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
 }
 
 fn wanted(configured: Option<&Targets>) -> anyhow::Result<Targets> {
@@ -108,9 +142,42 @@ pub(crate) fn filter(place: &str, text: &str) -> anyhow::Result<Targets> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
     use tracing::Level;
 
     use super::*;
+
+    struct Copy(Arc<Mutex<Vec<u8>>>);
+
+    impl std::io::Write for Copy {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn text_of_others_begins_no_line() {
+        let written = Arc::<Mutex<Vec<u8>>>::default();
+        let made = Arc::clone(&written);
+        let lines = layer()
+            .with_writer(move || Copy(Arc::clone(&made)))
+            .with_ansi(false)
+            .fmt_fields(format::debug_fn(field).delimited(" "));
+        let hostile = "x\nERROR forged \u{1b}[2K\u{202e}";
+        let as_error = std::io::Error::other(hostile);
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(lines), || {
+            tracing::warn!(name = hostile, error = %as_error, "refused: {hostile}");
+        });
+        let text = String::from_utf8(written.lock().unwrap().clone()).unwrap();
+        assert_eq!(text.lines().count(), 1, "{text}");
+        assert!(!text.contains(['\u{1b}', '\u{202e}']), "{text:?}");
+        assert_eq!(text.matches("forged").count(), 3, "{text}");
+    }
 
     #[test]
     fn default_level_is_info() {
@@ -147,5 +214,14 @@ mod tests {
                 "{error}"
             );
         }
+    }
+
+    #[test]
+    fn log_lines_have_no_m_keys() {
+        let mut line = WithoutKeys(Vec::new());
+        line.write_all(b"run ended reason=another M_Key, 0x83eef1b574723f2b\n")
+            .unwrap();
+        line.write_all(b"\xff\n").unwrap();
+        assert_eq!(line.0, b"run ended reason=another M_Key, M_Key #1\n\xff\n");
     }
 }

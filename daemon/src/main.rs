@@ -18,6 +18,7 @@ use verbatim_report::counted;
 use verbatim_rig::file::defect;
 use verbatim_rig::model::Model;
 use verbatim_rig::{ProfileName, RigFile};
+use verbatim_text::Text;
 use verbatim_wire::MKey;
 use verbatim_wire::values::{LeasePeriod, ProtectBits};
 
@@ -144,17 +145,27 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Ignore an error: stderr may be closed.
-            let _ = writeln!(std::io::stderr(), "verbatimd: {error:#}");
+            say(&verbatim_text::in_words(&*error));
             ExitCode::from(ERROR)
         }
     }
 }
 
+/// Prints a message on stderr.
+fn say(words: &str) {
+    verbatim_text::say(format_args!("verbatimd: {words}"));
+}
+
+/// Prints on stdout. Ignores an error, because stdout may be closed.
+#[expect(clippy::disallowed_methods, reason = "a `Text` is harmless")]
+fn print(text: &Text) {
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}
+
 /// Loads the rig file. Returns the exit code if the file is wrong.
 fn rigs(path: Option<&Path>) -> Result<RigFile, ExitCode> {
     let wrong = |what: String| {
-        let _ = writeln!(std::io::stderr(), "verbatimd: {what}");
+        say(&what);
         ExitCode::from(USAGE)
     };
     let rigs = RigFile::load(path).map_err(|error| wrong(error.to_string()))?;
@@ -169,7 +180,7 @@ fn rigs(path: Option<&Path>) -> Result<RigFile, ExitCode> {
 /// Loads the configuration. Returns the exit code if the configuration is wrong.
 fn config(path: Option<&Path>) -> Result<Config, ExitCode> {
     Config::load(path).map_err(|error| {
-        let _ = writeln!(std::io::stderr(), "verbatimd: {error}");
+        say(&error.to_string());
         ExitCode::from(USAGE)
     })
 }
@@ -194,7 +205,7 @@ fn serve(arguments: ServeArguments) -> ExitCode {
         Ok(Served::Stopped) => ExitCode::SUCCESS,
         Ok(Served::Unfinished(_)) => ExitCode::from(ERROR),
         Err(error) => {
-            let _ = writeln!(std::io::stderr(), "verbatimd: {error:#}");
+            say(&verbatim_text::in_words(&*error));
             ExitCode::from(ERROR)
         }
     }
@@ -210,24 +221,26 @@ fn check_config(arguments: &CheckArguments) -> ExitCode {
         Err(code) => return code,
     };
     if let Err(error) = config.look() {
-        let _ = writeln!(std::io::stderr(), "verbatimd: {error}");
+        say(&error.to_string());
         return ExitCode::from(USAGE);
     }
     let place = rigs
         .path
         .as_ref()
         .map_or("no rig file".into(), |path| path.display().to_string());
-    let mut text = format!("{place}: {}\n", counted(rigs.rigs.len() as u64, "rig", "rigs"));
+    let mut text = Text::of(format_args!(
+        "{place}: {}",
+        counted(rigs.rigs.len() as u64, "rig", "rigs")
+    ));
     for rig in &rigs.rigs {
-        text.push_str(&format!(
-            "{:<20} {:<8} {}\n",
+        text.line(format_args!(
+            "{:<20} {:<8} {}",
             rig.name,
             rig.kind.name(),
             rig.kind.device()
         ));
     }
-    // Ignore an error: stdout may be closed.
-    let _ = std::io::stdout().write_all(text.as_bytes());
+    print(&text);
     ExitCode::SUCCESS
 }
 
@@ -239,12 +252,11 @@ fn worker_unit(arguments: &WorkerUnitArguments) -> ExitCode {
     let found = rigs.find(&arguments.rig).map_err(|error| error.to_string());
     match found.and_then(|rig| worker::drop_in(rig, Path::new("/sys"))) {
         Ok(text) => {
-            // Ignore an error: stdout may be closed.
-            let _ = std::io::stdout().write_all(text.as_bytes());
+            print(&Text::own(&text));
             ExitCode::SUCCESS
         }
         Err(error) => {
-            let _ = writeln!(std::io::stderr(), "verbatimd: {error}");
+            say(&error.to_string());
             ExitCode::from(USAGE)
         }
     }
@@ -264,7 +276,9 @@ fn serve_model(arguments: ModelArguments) -> anyhow::Result<()> {
         profile,
         defects: arguments.defects,
     };
-    model.serve(&stop, |path| eprintln!("listening on {}", path.display()))?;
+    model.serve(&stop, |path| {
+        verbatim_text::say(format_args!("listening on {}", path.display()));
+    })?;
     Ok(())
 }
 

@@ -5,10 +5,11 @@
 //! | `place` | the state directory and the socket, which only one daemon may use |
 //! | `notify`, `watchdog` | messages to the service manager |
 //! | `connection` | connections through the socket and over a network |
+//! | `authority` | requests whose `:authority` is the path of the socket |
 //! | `reload` | the reload of the configuration, the certificates and the rig file |
+//! | `revoked` | the newest lists of revoked certificates, which survive a restart |
 //! | `http`, `scrape`, `page` | plain HTTP for read-only content: the metrics and the web page |
 //! | `connection_limits` | limits of connections |
-//! | `call_limits` | limits of concurrent calls |
 //! | `limits` | the configured values of these limits |
 //! | `services` | the dispatch of calls to services |
 //! | `meanwhile` | the service while the daemon waits for a shared database |
@@ -16,7 +17,7 @@
 //! | [`crate::sched`] | the scheduler of runs and leases |
 //! | [`crate::store`] | the stored runs and leases |
 
-mod call_limits;
+mod authority;
 mod connection;
 mod connection_limits;
 mod http;
@@ -26,6 +27,7 @@ mod notify;
 mod page;
 mod place;
 mod reload;
+mod revoked;
 mod scrape;
 mod services;
 mod watchdog;
@@ -61,15 +63,16 @@ use crate::log;
 use crate::sched::{Execute, Scheduler, StartError, Workers, of_lab};
 use crate::store::retention::Retention;
 use crate::store::{LeaseStore, SqlStore, StoreError};
-use call_limits::CallLimits;
+use crate::turns::Turns;
 use connection::{Connection, patiently};
 use connection_limits::ConnectionLimits;
 use meanwhile::Meanwhile;
 use place::{Socket, StateLock};
+use revoked::Revoked;
 use services::Services;
 use verbatim_rig::{Place, RigFile};
 use verbatim_run::state::StateDirectory;
-use verbatim_tls::Gate;
+use verbatim_tls::{Known, Peer};
 
 /// The server pings a connection that was silent for this time, and closes it if no response arrives within the
 /// same time.
@@ -161,6 +164,15 @@ pub fn serve(options: Options) -> anyhow::Result<Served> {
     served
 }
 
+/// Returns the directory that the service manager gives for logs. The audit log then shares no disk with the journals
+/// if `/var/log` has a disk of its own.
+fn place_of_logs() -> Option<PathBuf> {
+    let places = std::env::var_os("LOGS_DIRECTORY")?;
+    std::env::split_paths(&places)
+        .next()
+        .filter(|place| place.is_absolute())
+}
+
 /// Returns the limit of threads for blocking work. Calls and the watchdog must get threads even while all rigs are
 /// busy. Rigs that a later rig file adds use the threads for calls.
 fn blocking_threads(rigs: usize) -> usize {
@@ -177,11 +189,11 @@ async fn run(
     let mut stop = Signals::new([SIGTERM, SIGINT]).context("catching SIGTERM and SIGINT")?;
     let hangup = Signals::new([SIGHUP]).context("catching SIGHUP")?;
     let config = options.config.clone();
-    let gate = config
-        .listen
-        .as_ref()
-        .map(|listen| Gate::open(&listen.files))
-        .transpose()?;
+    let revoked = Revoked::of(state);
+    let gate = match &config.listen {
+        Some(listen) => Some(revoked.open(&listen.files)?),
+        None => None,
+    };
     let socket = match activated {
         Some(listener) => Socket::activated(listener)?,
         None => Socket::bind(options.socket.as_deref())?,
@@ -190,7 +202,8 @@ async fn run(
     // its mode stays.
     umask(Mode::from_bits_truncate(0o077));
     let listener = socket.listener().context("listening on the socket")?;
-    let audit = Audit::open(state.path()).context("opening the audit log in the state directory")?;
+    let place = place_of_logs().unwrap_or_else(|| state.path().into());
+    let audit = Audit::open(&place).with_context(|| format!("opening the audit log in {}", place.display()))?;
     let access = Arc::new(Access::new(config.roles.clone()));
     let connection_limits = ConnectionLimits::new(config.limits, Arc::clone(&access));
     let tcp = match &config.listen {
@@ -234,7 +247,7 @@ async fn run(
     let shared = Shared::new(Arc::clone(&scheduler), Arc::clone(&access), audit);
     tokio::spawn(meet(Arc::clone(&shared)));
     let web = Arc::new(Web::new(&shared));
-    let services = Services::new(CallLimits::new(config.limits.calls_each), Arc::clone(&access))
+    let services = Services::new(Turns::new(config.limits.calls_each, usize::MAX), Arc::clone(&access))
         .with(health_service.max_decoding_message_size(LARGEST_REQUEST))
         .with(
             reflection()
@@ -261,9 +274,12 @@ async fn run(
         counts.metrics().handshake_refused();
         tracing::warn!("{line}");
     };
-    let remote = tcp
-        .zip(gate.clone())
-        .map(|(tcp, gate)| verbatim_tls::incoming(tcp, gate, refused));
+    let known = Known::default();
+    let remote = tcp.zip(gate.clone()).map(|(tcp, gate)| {
+        let access = Arc::clone(&access);
+        let is_admin = move |peer: &Peer| access.table().has_admin(&connection::caller(peer));
+        verbatim_tls::incoming(tcp, gate, (known.clone(), is_admin), refused)
+    });
     let left = async {
         let _ = left.await;
     };
@@ -282,14 +298,14 @@ async fn run(
     let scraped = metrics.as_ref().and_then(|listener| listener.local_addr().ok());
     if let Some(metrics) = metrics {
         let scheduler = Arc::clone(&scheduler);
-        tokio::spawn(http::serve(metrics, move |request, _| {
+        tokio::spawn(http::serve(metrics, known.clone(), move |request, _| {
             scrape::answer(request.uri().path().to_owned(), Arc::clone(&scheduler))
         }));
     }
     let page_at = page.as_ref().and_then(|(listener, _)| listener.local_addr().ok());
     if let Some((listener, names)) = page {
         let names: Arc<[String]> = names.into();
-        tokio::spawn(http::serve(listener, move |request, from| {
+        tokio::spawn(http::serve(listener, known, move |request, from| {
             page::answer(request, from, Arc::clone(&web), Arc::clone(&names))
         }));
     }
@@ -308,7 +324,13 @@ async fn run(
 
     let (keep, limits) = watch::channel(config.keep);
     tokio::spawn(tidy(Arc::clone(&scheduler), limits));
-    let reload = reload::read_again(config, gate, (access, Arc::clone(&scheduler)), keep, hangup);
+    let reload = reload::read_again(
+        config,
+        gate.map(|gate| (gate, revoked)),
+        (access, Arc::clone(&scheduler)),
+        keep,
+        hangup,
+    );
     let mut damaged = None;
     tokio::select! {
         () = told(&mut stop) => {}
@@ -431,6 +453,7 @@ async fn begin(
             Ok(started) => {
                 let scheduler = started?;
                 scheduler.clients_may_be_gone_for(config.limits.client_gone);
+                scheduler.leases_may_wait_for(config.limits.reserved_each);
                 return Ok(scheduler);
             }
         }

@@ -91,10 +91,10 @@ mod without {
     pub(crate) fn layer() -> anyhow::Result<(Option<Identity>, Option<Collector>)> {
         if let Some(name) = super::endpoint() {
             // The log has not started yet.
-            eprintln!(
+            verbatim_text::say(format_args!(
                 "verbatimd: {name} is set, but this verbatimd was built without the export of spans; build it with \
                  --features otlp, or unset {name}"
-            );
+            ));
         }
         Ok((None, None))
     }

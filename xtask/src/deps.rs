@@ -30,6 +30,7 @@ const RULES: &[(&str, Rule)] = &[
     ("verbatim-nearest", Rule::Only("")),
     ("verbatim-one-build", Rule::Only("")),
     ("verbatim-socket", Rule::Only("")),
+    ("verbatim-text", Rule::Only("")),
     ("verbatim-tls", Rule::Only("")),
     ("umad", Rule::Only("")),
     ("verbatim-hw", Rule::Only("verbatim-socket verbatim-wire")),
@@ -56,7 +57,7 @@ const RULES: &[(&str, Rule)] = &[
     ("verbatim-capture", Rule::Only("verbatim-record verbatim-wire")),
     (
         "verbatim-report",
-        Rule::Only("verbatim-catalog verbatim-record verbatim-record-proto verbatim-wire"),
+        Rule::Only("verbatim-catalog verbatim-record verbatim-record-proto verbatim-text verbatim-wire"),
     ),
     (
         "verbatim-verbs",
@@ -69,7 +70,8 @@ const RULES: &[(&str, Rule)] = &[
     (
         "verbatim-agent",
         Rule::Only(
-            "verbatim-proto verbatim-hw verbatim-manual verbatim-socket verbatim-tls verbatim-verbs verbatim-verbs-fake",
+            "verbatim-proto verbatim-hw verbatim-manual verbatim-socket verbatim-text verbatim-tls verbatim-verbs \
+             verbatim-verbs-fake",
         ),
     ),
     (

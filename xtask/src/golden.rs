@@ -103,6 +103,8 @@ impl<'a> Golden<'a> {
 
         let rig = scratch.join("rigs.toml");
         let defects: Vec<&str> = self.defect.into_iter().collect();
+        let mut needs = test["needs"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let is_pair = needs.any(|need| need.starts_with("two adapters on InfiniBand"));
         let lines = [
             "config_version = 1".to_string(),
             "[[rig]]".into(),
@@ -110,6 +112,7 @@ impl<'a> Golden<'a> {
             "kind = \"virtual\"".into(),
             format!("profile = {:?}", self.profile),
             format!("defects = {defects:?}"),
+            format!("infiniband = {is_pair}"),
         ];
         fs::write(&rig, lines.join("\n"))?;
         let bundle = scratch.join("bundle");

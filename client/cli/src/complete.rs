@@ -9,6 +9,7 @@ use clap::{Arg, Command};
 use verbatim_catalog::{TESTS, statements, typable};
 use verbatim_client::{Address, Client, Error};
 use verbatim_manual::{ArgValueCompleter, CompletionCandidate};
+use verbatim_text::{quoted, shown};
 
 use crate::commands::rigs;
 use crate::print::document::{bare, outcome};
@@ -31,11 +32,15 @@ pub(crate) fn completed(command: Command) -> Command {
     command.mut_args(completer).mut_subcommands(completed)
 }
 
-/// Returns the names that begin with the word, each with its help text.
+/// Returns the names that begin with the word, each with its help text. Leaves out a name that the shell would read as
+/// something else than a word, because the shell inserts it as it is.
 fn offered(word: &OsStr, names: impl IntoIterator<Item = (String, String)>) -> Vec<CompletionCandidate> {
     let word = word.to_string_lossy();
-    let fits = names.into_iter().filter(|(name, _)| name.starts_with(&*word));
-    fits.map(|(name, help)| CompletionCandidate::new(name).help(Some(help.into())))
+    let is_word = |name: &str| !name.starts_with('-') && quoted(name) == name;
+    let fits = names
+        .into_iter()
+        .filter(|(name, _)| name.starts_with(&*word) && is_word(name));
+    fits.map(|(name, help)| CompletionCandidate::new(name).help(Some(shown(&help).into_owned().into())))
         .collect()
 }
 
@@ -91,7 +96,9 @@ pub(crate) fn tests(word: &OsStr) -> Vec<CompletionCandidate> {
     let statements = statements()
         .iter()
         .map(|statement| (typable(&statement.id).into_owned(), statement.title.clone()));
-    offered(word, tests.chain(aliases).chain(statements))
+    let selections =
+        ["quick", "standard", "full"].map(|name| (name.to_owned(), "tests selected by duration".to_owned()));
+    offered(word, tests.chain(aliases).chain(statements).chain(selections))
 }
 
 /// Completes the newest runs of a daemon.
@@ -118,4 +125,20 @@ pub(crate) fn leases(word: &OsStr) -> Vec<CompletionCandidate> {
         (lease.name, help)
     });
     offered(word, leases)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offers_only_words() {
+        let names = ["rigs/a-1.b", "$(id)", "a;id", "a\nb", "--record=x", ""];
+        let names = names.map(|name| (name.to_owned(), "x\n\u{1b}[2K".to_owned()));
+        let offered = offered(OsStr::new(""), names);
+        assert_eq!(offered.len(), 1, "{offered:?}");
+        assert_eq!(offered[0].get_value(), "rigs/a-1.b");
+        let help = offered[0].get_help().unwrap().to_string();
+        assert!(!help.contains(['\n', '\u{1b}']), "{help:?}");
+    }
 }

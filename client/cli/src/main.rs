@@ -53,7 +53,7 @@ enum Command {
     Sign(commands::sign::Arguments),
     /// Report on a run: HTML, Markdown, JUnit, TAP
     Report(commands::report::Arguments),
-    /// Explain a finding: show the statement, and each packet field by field beside the expected values
+    /// Explain findings: list them, or show premise, stimulus, answer and statement of one
     Explain(commands::explain::Arguments),
     /// Export the record of a run
     Export(commands::export::Arguments),
@@ -117,7 +117,8 @@ fn main() -> ExitCode {
             .map(|word| word.to_string_lossy().into_owned());
         mistyped::with_the_nearest(error, command(), words).exit()
     });
-    let place = || server::Place::find(&arguments.server);
+    let finder = server::Finder(&arguments.server);
+    let place = || finder.place();
     let done = match arguments.command {
         Command::Tests(arguments) => place().and_then(|place| commands::tests::run(&arguments, &place)),
         Command::Statements(arguments) => place().and_then(|place| commands::statements::run(&arguments, &place)),
@@ -125,13 +126,13 @@ fn main() -> ExitCode {
         Command::Reserve(arguments) => place().and_then(|place| commands::leases::reserve(&arguments, &place)),
         Command::Leases(arguments) => place().and_then(|place| commands::leases::run(arguments, &place)),
         Command::Run(arguments) => place().and_then(|place| commands::run::run(&arguments, &place)),
-        Command::Runs(arguments) => place().and_then(|place| commands::runs::run(arguments, &place)),
+        Command::Runs(arguments) => commands::runs::run(arguments, finder),
         Command::Trend(arguments) => place().and_then(|place| commands::trend::run(&arguments, &place)),
         Command::Judge(arguments) => commands::judge::run(&arguments),
         Command::Verify(arguments) => commands::verify::run(&arguments),
         Command::Sign(arguments) => commands::sign::run(&arguments),
-        Command::Report(arguments) => commands::report::run(&arguments, place),
-        Command::Explain(arguments) => commands::explain::run(&arguments, place),
+        Command::Report(arguments) => commands::report::run(&arguments, finder),
+        Command::Explain(arguments) => commands::explain::run(&arguments, finder),
         Command::Export(arguments) => commands::export::run(&arguments),
         Command::Inspect(arguments) => commands::inspect::run(&arguments),
         Command::Qualify(arguments) => commands::qualify::run(&arguments),
@@ -146,7 +147,7 @@ fn main() -> ExitCode {
         // A closed pipe (`verbatim run | head`) ends this process without a panic.
         Err(error) if print::is_closed_pipe(&error) => ExitCode::from(exit::ERROR),
         Err(error) => {
-            eprintln!("verbatim: {}", print::in_words(&error));
+            print::note(format_args!("verbatim: {}", verbatim_text::in_words(&*error)));
             ExitCode::from(exit::of_error(&error))
         }
     }

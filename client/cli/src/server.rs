@@ -241,6 +241,31 @@ impl Place {
     }
 }
 
+/// Finds the daemon of a command, or of a run that names its daemon.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Finder<'a>(pub(crate) &'a Arguments);
+
+impl Finder<'_> {
+    /// Returns the place that [`Place::find`] chooses.
+    pub(crate) fn place(self) -> anyhow::Result<Place> {
+        Place::find(self.0)
+    }
+
+    /// Returns the place of a run, and the run's name there. `ADDR/runs/ID` names the daemon at that address: a socket
+    /// (`unix:/PATH`), or a URL with `https://`.
+    pub(crate) fn of_run(self, run: &str) -> anyhow::Result<(Place, &str)> {
+        let named = ["unix:", "https://"].iter().any(|scheme| run.starts_with(scheme));
+        let Some((address, id)) = run.rsplit_once("/runs/").filter(|_| named) else {
+            return Ok((self.place()?, run));
+        };
+        let arguments = Arguments {
+            server: Some(address.parse()?),
+            ..self.0.clone()
+        };
+        Ok((Place::find(&arguments)?, id))
+    }
+}
+
 /// Refuses `--rig-file` with a daemon, because the daemon has its own rig file.
 pub(crate) fn refuse_rig_file(rig_file: Option<&PathBuf>, address: &Address) -> Result<(), Usage> {
     rig_file.map_or(Ok(()), |file| {

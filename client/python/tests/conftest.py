@@ -108,4 +108,6 @@ def nobodys_configuration(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pyt
     """Keeps the developer's environment and configuration out of the tests."""
     for name in ("SERVER", "CA", "CERT", "KEY", "SERVER_NAME", "CLIENT_CONFIG"):
         monkeypatch.delenv(f"VERBATIM_{name}", raising=False)
+    # An installed plug-in, or one whose metadata lies in the checkout, must not be loaded beside that of the checkout.
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.getbasetemp() / "no-configuration"))

@@ -9,7 +9,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from verbatim_client import Client
+from verbatim_client import Cause, Check, Client, Outcome, Verdict
+from verbatim_client.pytest_plugin import words
 
 from .conftest import ROOT, binary
 
@@ -19,6 +20,17 @@ OnRig = Callable[..., pytest.RunResult]
 @pytest.fixture(autouse=True)
 def importable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "client" / "python"))
+
+
+def test_metadata_in_the_checkout_loads_the_plug_in_once(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = pytester.mkdir("verbatim_client.egg-info")
+    (info / "PKG-INFO").write_text("Metadata-Version: 2.1\nName: verbatim-client\nVersion: 0\n")
+    (info / "entry_points.txt").write_text("[pytest11]\nverbatim = verbatim_client.pytest_plugin\n")
+    monkeypatch.setenv("PYTHONPATH", f"{pytester.path}:{ROOT / 'client' / 'python'}")
+    pytester.makepyfile("def test_it(): pass")
+    pytester.runpytest_subprocess("-p", "verbatim_client.pytest_plugin").assert_outcomes(passed=1)
 
 
 @pytest.fixture
@@ -52,6 +64,52 @@ def test_each_conformance_test_is_an_item_of_one_run(pytest_on: OnRig, daemon: s
         ]
     )
     assert done.ret == 1 and len(newest(daemon, "broken")) == len(before) + 1
+    done.stdout.fnmatch_lines(["FAILED verbatim[[]broken]::c14-016-get-protect-2 - C14-16 answer to Subn*"])
+
+
+def test_node_ids_can_be_pasted_back(pytest_on: OnRig, pytester: pytest.Pytester, daemon: str) -> None:
+    pytester.makepyfile("def test_it(): assert False")
+    ids = [f"verbatim[sound]::c14-024-node-{what}" for what in ("info", "type")]
+    done = pytester.runpytest_subprocess("-p", "verbatim_client.pytest_plugin", f"--verbatim-server={daemon}", *ids)
+    done.assert_outcomes(passed=2)
+    refused = pytest_on("broken", *ids)
+    assert refused.ret == 4
+    refused.stderr.fnmatch_lines(["*expected one rig, seen broken, sound*"])
+
+
+def test_marks_choose_by_statement(pytest_on: OnRig) -> None:
+    done = pytest_on("sound", "-m", "C14-21", "--strict-markers", "--collect-only", "-q")
+    done.stdout.fnmatch_lines(["verbatim[[]sound]::c14-017-lease-zero", "*2/* tests collected*"])
+
+
+def test_own_tests_and_conformance_tests_share_one_lease(
+    pytest_on: OnRig, pytester: pytest.Pytester, daemon: str
+) -> None:
+    pytester.makepyfile("""
+        def test_mine(verbatim_rig, verbatim_lease):
+            assert verbatim_rig.lease is verbatim_lease and verbatim_lease.state == "ACTIVE"
+            assert verbatim_rig.run("c14-024-node-type").wait().outcome.name == "PASS"
+    """)
+    pytest_on("held", "--verbatim-tests=c14-024-node-info").assert_outcomes(passed=2)
+    with Client(daemon) as client:
+        runs = list(client.runs("rig=held"))[:2]
+        assert len({run.message.lease for run in runs}) == 1 and runs[0].message.lease
+        assert not [lease for lease in client.leases() if lease.rig == "held"]
+        with client.reserve("held"):
+            done = pytest_on("held", "--verbatim-wait-at-most=1", "--verbatim-tests=c14-024-node-info")
+    # The run uses the lease of its own user; the lease of the fixtures cannot begin.
+    done.assert_outcomes(passed=1, errors=1)
+    pytester.runpytest_subprocess("-p", "verbatim_client.pytest_plugin").assert_outcomes(skipped=1)
+
+
+def test_evidence_is_capped_as_on_the_command_line() -> None:
+    def check(block: int) -> Check:
+        return Check("C14-24", f"block {block}", "0", str(block), tuple(f"#{n} event" for n in range(40)))
+
+    verdict = Verdict("t", Outcome.FAIL, Cause.DUT, "why", findings=tuple(map(check, range(70))))
+    text = words(verdict)
+    assert text.count("block") == 3 and "and 67 more like these" in text
+    assert text.count("#39 event") == 3 and "#36 event" not in text and len(text.splitlines()) < 30
 
 
 def test_what_does_not_apply_is_skipped_with_its_reason(pytest_on: OnRig) -> None:

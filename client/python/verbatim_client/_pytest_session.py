@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from ._proto.verbatim.v1 import event_pb2, verdict_pb2
 from .client import Client
 from .errors import VerbatimError
-from .model import KnownDeviation, Showed, Verdict
+from .lease import Lease
+from .model import KnownDeviation, Showed, Test, Verdict
 from .run import Run
 
 #: States in which a rig cannot be leased. A session would wait for the rig without a message.
@@ -26,6 +29,21 @@ def parameter(given: str) -> tuple[str, int]:
     raise ValueError(f"--verbatim-set {given}: NAME=NUMBER was expected")
 
 
+#: Duration of the lease that own tests share, in seconds. A thread renews it; if pytest is killed, it expires.
+_LEASE_LASTS_S = 600
+
+
+class LeasedRig:
+    """The rig of `--verbatim-rig`, leased to this pytest session."""
+
+    def __init__(self, client: Client, lease: Lease) -> None:
+        self.client, self.lease, self.name = client, lease, lease.rig
+
+    def run(self, tests: str | Sequence[str], **options: Any) -> Run:
+        """Creates a run of conformance tests under the session's lease; see `Client.run`."""
+        return self.client.run(self.name, tests, lease=self.lease, **options)
+
+
 class Session:
     """A run that begins when the first verdict is requested, with the tests that were selected until then."""
 
@@ -37,16 +55,21 @@ class Session:
         seed: int,
         parameters: Mapping[str, int],
         artifacts: str | None,
+        wait_at_most_s: int | None,
     ) -> None:
         self.rig, self.patterns, self.seed, self.parameters = rig, patterns, seed, parameters
         self.client = Client(server)
+        #: The tests that match the patterns.
+        self.found: list[Test] = []
         #: Ids of the tests to run.
         self.tests: list[str] = []
         #: The run; None before it begins.
         self.run: Run | None = None
         #: An error besides the verdicts: a run that did not end, or a failed download of the bundle.
         self.trouble = ""
-        self._artifacts = artifacts
+        self._artifacts, self._wait_at_most_s = artifacts, wait_at_most_s
+        self._lease: Lease | None = None
+        self._is_over = threading.Event()
         self._events: Iterator[event_pb2.RunEvent] = iter(())
         self._verdicts: dict[str, Verdict] = {}
         self._known: dict[str, tuple[KnownDeviation, ...]] = {}
@@ -61,13 +84,33 @@ class Session:
 
     def look(self) -> None:
         """Finds the tests that match. Raises VerbatimError or ValueError when rig or patterns are wrong."""
-        self.tests = [test.id for test in self.client.tests(self.patterns)]
+        self.found = self.client.tests(self.patterns)
+        self.tests = [test.id for test in self.found]
         rigs = {rig.name: rig for rig in self.client.rigs()}
         rig = rigs.get(self.rig)
         if rig is None:
             raise ValueError(f"no rig {self.rig!r}; the daemon has {', '.join(rigs) or 'none'}")
         if rig.state in _OUT_OF_USE:
             raise ValueError(f"rig {self.rig} is {rig.state}: {rig.reason}")
+
+    def lease(self) -> Lease:
+        """Returns the lease that own tests share, and waits for the rig at the first call."""
+        if self._lease is None:
+            lease = self.client.reserve(self.rig, lasts_s=_LEASE_LASTS_S)
+            try:
+                self._lease = lease.wait(self._wait_at_most_s)
+            except BaseException:
+                lease.end()
+                raise
+            threading.Thread(target=self._renew, daemon=True).start()
+        return self._lease
+
+    def _renew(self) -> None:
+        while self._lease is not None and not self._is_over.wait(_LEASE_LASTS_S / 3):
+            try:
+                self._lease.renew(_LEASE_LASTS_S)
+            except VerbatimError:
+                pass  # The next test under the lease reports the error.
 
     def verdict(self, test: str) -> Verdict:
         """Waits for a test's verdict. Raises VerbatimError when the run has failed; all later calls then raise the
@@ -76,7 +119,14 @@ class Session:
             raise self._broken
         try:
             if self.run is None:
-                self.run = self.client.run(self.rig, self.tests, seed=self.seed, parameters=self.parameters)
+                self.run = self.client.run(
+                    self.rig,
+                    self.tests,
+                    seed=self.seed,
+                    parameters=self.parameters,
+                    lease=self._lease or "",
+                    wait_at_most_s=self._wait_at_most_s,
+                )
                 self._events = self.run.events()
             while test not in self._verdicts:
                 event = next(self._events, None)
@@ -121,21 +171,19 @@ class Session:
         return self._verdicts[test]
 
     def finish(self) -> None:
-        """Waits for the run to end and restore its device, and downloads its bundle.
+        """Waits for the run to end and restore its device, and downloads its bundle. Ends the lease of own tests.
 
         Cancels a run with unread verdicts (after `-x` or Ctrl-C), so that the rig is free.
         """
-        if self.run is None:
-            return
         try:
-            if set(self.tests) - set(self._verdicts) and not self._is_over():
-                self.run.cancel()
-            self.run.wait(timeout_s=self.client.patience_s)
-            if self.bundle is not None:
-                self.run.download(self.bundle)
+            if self.run is not None:
+                if set(self.tests) - set(self._verdicts) and self.run.refresh().state != "ENDED":
+                    self.run.cancel()
+                self.run.wait(timeout_s=self.client.patience_s)
+                if self.bundle is not None:
+                    self.run.download(self.bundle)
+            if self._lease is not None:
+                self._is_over.set()
+                self._lease.end()
         except (VerbatimError, OSError) as error:  # TimeoutError is an OSError.
-            self.trouble = f"{self.run.name}: {error}"
-
-    def _is_over(self) -> bool:
-        assert self.run is not None
-        return self.run.refresh().state == "ENDED"
+            self.trouble = f"{self.run.name if self.run else self.rig}: {error}"

@@ -3,22 +3,30 @@
 All items are one run at the daemon, under one lease. PASS passes; FAIL fails with its findings; NOT_APPLICABLE and
 SKIPPED are skipped with their reason. INCONCLUSIVE and ERROR are errors, because they leave conformance undecided.
 
+An own test shares the rig through the fixtures `verbatim_lease` and `verbatim_rig`.
+
 With --verbatim-known (or `verbatim_known = true`) a FAIL that known deviations explain completely is an xfail. A PASS
 of a test with a known deviation is a failure, as with `xfail(strict=True)`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from ._pytest_session import Session, parameter
+from ._pytest_session import LeasedRig, Session, parameter
 from .errors import VerbatimError
-from .model import KnownDeviation, Outcome, Showed, Verdict
+from .lease import Lease
+from .model import Check, KnownDeviation, Outcome, Showed, Verdict
 
 _RUN = pytest.StashKey[Session]()
+
+#: The node id of an item or of a rig's collector.
+_NODE = re.compile(r"verbatim\[(?P<rig>[^\]]+)\](::(?P<test>.+))?")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -40,6 +48,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--verbatim-artifacts", metavar="DIR", help="download the run's bundle into DIR/RUN-ID, for `verbatim judge`"
     )
+    group.addoption(
+        "--verbatim-wait-at-most", metavar="SECONDS", type=int, help="give up when the rig is not free after this time"
+    )
     known = "a FAIL that is wholly known of such devices is an xfail, and a PASS against what is known is a failure"
     group.addoption("--verbatim-known", action="store_true", default=None, help=known)
     parser.addini("verbatim_known", f"as --verbatim-known: {known}", type="bool", default=False)
@@ -49,22 +60,42 @@ def pytest_configure(config: pytest.Config) -> None:
     """Makes the session of the rig."""
     config.addinivalue_line("markers", "verbatim: a conformance test that a daemon of Verbatim carries out")
     option = config.getoption
-    if not option("--verbatim-rig"):
+    rig, named = _from_node_ids(config)
+    rig = rig or option("--verbatim-rig")
+    if not rig:
         return
     # Each worker of pytest-xdist would make its own run, and the runs would wait for the same rig.
     if option("numprocesses", None) or hasattr(config, "workerinput"):
         raise pytest.UsageError("verbatim: all conformance tests are one run on one rig: leave -n out")
     try:
         config.stash[_RUN] = Session(
-            rig=option("--verbatim-rig").removeprefix("rigs/"),
+            rig=rig.removeprefix("rigs/"),
             server=option("--verbatim-server"),
-            patterns=option("--verbatim-tests"),
+            patterns=named or option("--verbatim-tests"),
             seed=option("--verbatim-seed"),
             parameters=dict(parameter(given) for given in option("--verbatim-set")),
             artifacts=option("--verbatim-artifacts"),
+            wait_at_most_s=option("--verbatim-wait-at-most"),
         )
     except (VerbatimError, ValueError) as error:
         raise pytest.UsageError(f"verbatim: {error}") from error
+
+
+def _from_node_ids(config: pytest.Config) -> tuple[str, list[str]]:
+    """Takes the node ids of our items from the command line, because pytest would look for files with these names.
+
+    Returns the rig and the tests that they name."""
+    ours = [found for found in map(_NODE.fullmatch, config.args) if found]
+    if not ours:
+        return "", []
+    rigs = {found["rig"] for found in ours}
+    if config.getoption("--verbatim-rig"):
+        rigs.add(config.getoption("--verbatim-rig").removeprefix("rigs/"))
+    if len(rigs) > 1:
+        raise pytest.UsageError(f"verbatim: expected one rig, seen {', '.join(sorted(rigs))}: name one rig at a time")
+    config.args[:] = [given for given in config.args if not _NODE.fullmatch(given)]
+    whole_rig = any(found["test"] is None for found in ours)
+    return rigs.pop(), [] if whole_rig else [found["test"] for found in ours]
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -88,6 +119,8 @@ def pytest_collection(session: pytest.Session) -> None:
             ours.look()
         except (VerbatimError, ValueError) as error:
             raise pytest.UsageError(f"verbatim: {error}") from error
+        for statement in sorted({statement for test in ours.found for statement in map(_mark, test.statements)}):
+            session.config.addinivalue_line("markers", f"{statement}: a conformance test that judges this statement")
 
 
 # This hook must run first, so that -k, -m, --deselect and --lf also select among our items.
@@ -134,12 +167,59 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         terminalreporter.line(f"ERROR {ours.trouble}", red=True)
 
 
+@pytest.fixture(scope="session")
+def verbatim_lease(request: pytest.FixtureRequest) -> Lease:
+    """The session's lease of the rig of --verbatim-rig. The conformance tests run under the same lease."""
+    ours = request.config.stash.get(_RUN, None)
+    if ours is None:
+        pytest.skip("needs --verbatim-rig")
+    return ours.lease()
+
+
+@pytest.fixture(scope="session")
+def verbatim_rig(request: pytest.FixtureRequest, verbatim_lease: Lease) -> LeasedRig:
+    """The rig of --verbatim-rig under the session's lease: `name`, `client`, `lease`, and `run(tests)`."""
+    return LeasedRig(request.config.stash[_RUN].client, verbatim_lease)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """Gives pytest's short summary the reason of a verdict."""
+    report = (yield).get_result()
+    if isinstance(item, _Item) and call.excinfo is not None and call.excinfo.errisinstance(pytest.fail.Exception):
+        report.longrepr = _Told(str(report.longrepr))
+
+
+class _Told:
+    """The text of a failed item. The second line is the reason; pytest's short summary reads it from `reprcrash`."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        message = " ".join(line.strip() for line in text.splitlines()[1:2]) or text
+        self.reprcrash = SimpleNamespace(path="verbatim", lineno=0, message=message)
+
+    def __str__(self) -> str:
+        return self._text
+
+    def toterminal(self, out: Any) -> None:
+        """Writes the whole text."""
+        out.line(self._text)
+
+
+def _mark(statement: str) -> str:
+    """Returns the marker of a statement: its id without characters that `-m` does not accept."""
+    return re.sub(r"[^\w.-]+", "-", statement).strip("-")
+
+
 class _Collector(pytest.Collector):
     """The collector of a rig's items."""
 
     def collect(self) -> Iterator[pytest.Item]:
-        for test in self.config.stash[_RUN].tests:
-            yield _Item.from_parent(self, name=test)
+        for test in self.config.stash[_RUN].found:
+            item = _Item.from_parent(self, name=test.id)
+            for statement in test.statements:
+                item.add_marker(_mark(statement))
+            yield item
 
 
 class _Item(pytest.Item):
@@ -205,21 +285,36 @@ class _Item(pytest.Item):
         self.add_report_section("setup", f"verbatim {what}", value)
 
 
+#: Findings that differ only in numbers, and events of a finding, of which a failure shows only the first or last few.
+#: `verbatim run` shows as many.
+_ALIKE, _EVIDENCE = 3, 3
+
+
 def words(verdict: Verdict) -> str:
     """Formats a verdict other than PASS: statement, expected, seen and the packets."""
     cause = "" if verdict.cause.value == 0 else f", cause {verdict.cause.name}"
     lines = [f"{verdict.outcome.name} {verdict.test}{cause}", f"  {verdict.reason}"]
-    follow = [check for check in verdict.findings if check.follows_from is not None]
-    for check in verdict.findings:
-        if check in follow:
-            continue
-        lines += [
-            f"  {check.statement}: {check.about}",
-            f"    expected  {check.expected}",
-            f"    seen      {check.seen}",
-            *(f"    given     {given}" for given in check.given),
-            *(f"    evidence  {evidence}" for evidence in check.evidence),
-        ]
-    if follow:
-        lines.append(f"  {len(follow)} more follow from these")
+    causes = [check for check in verdict.findings if check.follows_from is None]
+    alike: dict[str, list[Check]] = {}
+    for check in causes:
+        text = "|".join((check.statement, check.about, check.expected, check.seen))
+        alike.setdefault(re.sub(r"\d+", "#", text), []).append(check)
+    for group in alike.values():
+        lines += [line for check in group[:_ALIKE] for line in _finding(check)]
+        if len(group) > _ALIKE:
+            lines.append(f"  and {len(group) - _ALIKE} more like these")
+    if len(causes) < len(verdict.findings):
+        lines.append(f"  {len(verdict.findings) - len(causes)} more follow from these")
     return "\n".join(lines)
+
+
+def _finding(check: Check) -> Sequence[str]:
+    left_out = len(check.evidence) - _EVIDENCE
+    return [
+        f"  {check.statement}: {check.about}",
+        f"    expected  {check.expected}",
+        f"    seen      {check.seen}",
+        *(f"    given     {given}" for given in check.given),
+        *([f"    evidence  {left_out} earlier events; `verbatim explain` shows them"] if left_out > 0 else []),
+        *(f"    evidence  {evidence}" for evidence in check.evidence[-_EVIDENCE:]),
+    ]

@@ -121,12 +121,20 @@ async fn retried_run_creation_keeps_its_request_id() {
 }
 
 #[tokio::test]
-async fn file_arrives_whole() {
+async fn file_arrives_whole_and_never_longer() {
     let place = Place::new();
     let _serving = place.serve(&Told::default());
     let client = Client::connect(place.address()).await.unwrap();
     let reader = client.read_artifact(&"1".parse().unwrap(), "run.json").await.unwrap();
     let mut file = Vec::new();
-    assert_eq!(reader.copy_to(&mut file).await.unwrap(), 7);
+    assert_eq!(reader.copy_to(&mut file, 7).await.unwrap(), 7);
     assert_eq!(file, b"one two");
+    // A daemon that sends more than it announced is left at once.
+    for most in [0, 6] {
+        let reader = client.read_artifact(&"1".parse().unwrap(), "run.json").await.unwrap();
+        let mut file = Vec::new();
+        let error = reader.copy_to(&mut file, most).await.unwrap_err();
+        assert!(matches!(&error, Error::TooLong { .. }), "{error}");
+        assert!(file.len() as u64 <= most, "{file:?}");
+    }
 }

@@ -13,9 +13,9 @@ pub mod listen;
 pub mod server;
 mod service;
 
-use std::io::Write;
+use std::fmt::Display;
 
-/// Writes a line to stderr. Ignores errors, because the reader of stderr may have exited.
-fn log(line: &str) {
-    let _ = writeln!(std::io::stderr(), "verbatim-agent: {line}");
+/// Writes a message to stderr.
+pub fn log(words: impl Display) {
+    verbatim_text::say(format_args!("verbatim-agent: {words}"));
 }

@@ -1,6 +1,5 @@
 //! `verbatim-agent`: verbs on demand on the host of a device under test.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -10,6 +9,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook_tokio::Signals;
 use tokio_stream::StreamExt as _;
 use verbatim_agent::listen::Listen;
+use verbatim_agent::log;
 use verbatim_agent::server::{Options, Server};
 use verbatim_hw::verbs::Library;
 use verbatim_tls::ServerFiles;
@@ -69,8 +69,7 @@ fn main() -> ExitCode {
     match run(Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // The reader of stderr may have exited.
-            let _ = writeln!(std::io::stderr(), "verbatim-agent: {error:#}");
+            log(verbatim_text::in_words(&*error));
             ExitCode::from(ERROR)
         }
     }
@@ -120,7 +119,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
             found.port_state,
             found.gids.len()
         );
-        let _ = writeln!(std::io::stderr(), "verbatim-agent: {line}");
+        log(line);
         let open = move || VerbsDevice::open(&library, &name, port);
         let gate = server.gate().zip(tls);
         let again = async {
@@ -128,13 +127,10 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
                 let Some((gate, files)) = &gate else {
                     continue;
                 };
-                let _ = match gate.reload(files) {
-                    Ok(()) => writeln!(std::io::stderr(), "verbatim-agent: the certificates were read again"),
-                    Err(error) => writeln!(
-                        std::io::stderr(),
-                        "verbatim-agent: certificates stay as they were: {error}"
-                    ),
-                };
+                match gate.reload(files) {
+                    Ok(()) => log("the certificates were read again"),
+                    Err(error) => log(format_args!("certificates stay as they were: {error}")),
+                }
             }
         };
         let stop = async {

@@ -14,7 +14,7 @@ use verbatim_proto::agent::agent_service_server::AgentServiceServer;
 
 use crate::listen::{Listen, ListenError, Listener};
 use crate::service::Agent;
-use verbatim_tls::{Gate, ServerFiles, TlsError, incoming};
+use verbatim_tls::{Gate, Known, ServerFiles, TlsError, incoming};
 use verbatim_verbs::LARGEST_MESSAGE;
 use verbatim_verbs::device::{Device, Failure};
 use verbatim_verbs::session::Limits;
@@ -151,7 +151,8 @@ impl Server {
                 (tokio::spawn(server), Some(file))
             }
             (Listener::Tcp(listener), Some(gate)) => {
-                let incoming = incoming(listener, gate, |line| crate::log(&line));
+                // Every client that the CA accepts may use the device, so each has a reserved place.
+                let incoming = incoming(listener, gate, (Known::default(), |_| true), |line| crate::log(&line));
                 let server = transport.serve_with_incoming_shutdown(service, incoming, left);
                 (tokio::spawn(server), None)
             }
@@ -189,7 +190,7 @@ impl Server {
 /// Passes on an accepted connection. Waits after an error, because the next accept would fail with the same error.
 async fn patiently<S>(accepted: io::Result<S>) -> io::Result<S> {
     if let Err(error) = &accepted {
-        crate::log(&format!("a connection could not be accepted: {error}"));
+        crate::log(format_args!("a connection could not be accepted: {error}"));
         sleep(SHORT_OF_DESCRIPTORS).await;
     }
     accepted

@@ -93,7 +93,7 @@ impl<D: Device> AgentService for Agent<D> {
                 "the agent has {0} of at most {0} sessions; end one, or start the agent with a larger --max-sessions",
                 self.max_sessions
             );
-            log(&format!("{peer}: no session: {text}"));
+            log(format_args!("{peer}: no session: {text}"));
             return Ok(Response::new(turned_away(request.into_inner(), text)));
         };
         let no_thread =
@@ -225,12 +225,12 @@ impl<D: Device> Owner<D> {
         let device = match (self.open)() {
             Ok(device) => device,
             Err(failure) => {
-                log(&format!("{}: no session: {failure}", self.peer));
+                log(format_args!("{}: no session: {failure}", self.peer));
                 self.turn_away(&mut outlet, out, failure);
                 return;
             }
         };
-        log(&format!("{}: a session begins", self.peer));
+        log(format_args!("{}: a session begins", self.peer));
         let mut session = Session::new(device, self.limits);
         let cut = Arc::clone(outlet.cut());
         let end = drive(&mut session, &mut outlet, |said| out.say(&cut, response(said)));
@@ -249,7 +249,7 @@ impl<D: Device> Owner<D> {
             (_, Some(why)) => why,
             (_, None) => "its client is lost",
         };
-        log(&format!(
+        log(format_args!(
             "{}: a session ended, and its objects are destroyed: {why}",
             self.peer
         ));

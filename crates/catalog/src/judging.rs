@@ -9,6 +9,7 @@ use verbatim_tester::{ANOTHER_KEY, Need, Test};
 use verbatim_wire::Status;
 
 use crate::chapters::TESTS;
+use crate::kernel_reports::with_kernel_reports;
 use crate::transport;
 
 /// The reason why a record has no verdict.
@@ -64,7 +65,7 @@ pub fn judge_trace(trace: &Trace) -> Result<Verdict, JudgeError> {
 }
 
 /// Outcome, cause and reason of a verdict.
-type Came = (Outcome, Option<Cause>, String);
+pub(crate) type Came = (Outcome, Option<Cause>, String);
 
 fn of_trace(test: &Test, trace: &Trace) -> Verdict {
     let mut findings = Findings::new(trace);
@@ -75,6 +76,7 @@ fn of_trace(test: &Test, trace: &Trace) -> Verdict {
         None => judged(test, trace, &mut findings),
     };
     let came = while_restoring(test, trace, with_reset(trace, came, &mut findings), &mut findings);
+    let came = with_kernel_reports(trace, came, &mut findings);
     let (outcome, cause, reason) = with_restore(trace, came);
     let Findings {
         checks, observations, ..

@@ -11,9 +11,11 @@
 mod addressing;
 mod chapters;
 mod cover;
+mod estimate;
 mod glob;
 mod judging;
 mod kernel;
+mod kernel_reports;
 mod management;
 mod network;
 mod parameters;
@@ -28,10 +30,11 @@ pub mod deviations;
 pub mod link;
 
 pub use chapters::{TESTS, chapter};
+pub use estimate::{Extent, estimate};
 pub use judging::{JudgeError, judge, judge_trace};
 pub use parameters::{WrongParameter, expected_of, wrong_parameters};
 pub use register::Register;
-pub use select::{SelectError, select};
+pub use select::{SelectError, is_exact, select, select_or_all_errors};
 pub use statements::{Statement, canonical, statement, statements, typable};
 pub use transport::{Rows, failed_rows, rows};
 pub use words::{has_word, mentions, nearest_word};

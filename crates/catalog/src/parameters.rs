@@ -16,11 +16,33 @@ pub struct WrongParameter {
     pub what: String,
 }
 
-/// Returns the parameters that no test has, or whose value a test rejects.
+/// Returns the parameters that no test has, or whose value a test rejects. Only the text of the first unknown parameter
+/// lists the parameters of the tests.
 #[must_use]
 pub fn wrong_parameters(tests: &[&'static Test], given: &BTreeMap<String, u64>) -> Vec<WrongParameter> {
+    let mut by_name: BTreeMap<&str, Vec<(&'static str, &'static Parameter)>> = BTreeMap::new();
+    for (test, parameter) in declared(tests) {
+        by_name.entry(parameter.name).or_default().push((test, parameter));
+    }
+    let mut is_listed = false;
     let wrong = given.iter().filter_map(|(name, value)| {
-        let what = wrong(tests, name, *value)?;
+        let what = match by_name.get(name.as_str()) {
+            Some(named) => {
+                let rejects = |(_, of): &&(&str, &Parameter)| !(of.range.0..=of.range.1).contains(value);
+                let (test, parameter) = named.iter().find(rejects)?;
+                format!("{}, seen {value}", takes(test, parameter))
+            }
+            None if std::mem::replace(&mut is_listed, true) => "no selected test has this parameter".into(),
+            None => {
+                let names: Vec<&str> = by_name.keys().copied().collect();
+                let theirs = if names.is_empty() {
+                    "none".into()
+                } else {
+                    names.join(", ")
+                };
+                format!("no selected test has this parameter; the parameters of these tests: {theirs}")
+            }
+        };
         Some(WrongParameter {
             name: name.clone(),
             value: *value,
@@ -28,27 +50,6 @@ pub fn wrong_parameters(tests: &[&'static Test], given: &BTreeMap<String, u64>) 
         })
     });
     wrong.collect()
-}
-
-fn wrong(tests: &[&'static Test], name: &str, value: u64) -> Option<String> {
-    let mut named = declared(tests)
-        .filter(|(_, parameter)| parameter.name == name)
-        .peekable();
-    if named.peek().is_none() {
-        let mut names: Vec<&str> = declared(tests).map(|(_, parameter)| parameter.name).collect();
-        names.sort_unstable();
-        names.dedup();
-        let theirs = if names.is_empty() {
-            "none".into()
-        } else {
-            names.join(", ")
-        };
-        return Some(format!(
-            "no selected test has this parameter; the parameters of these tests: {theirs}"
-        ));
-    }
-    let (test, parameter) = named.find(|(_, parameter)| !(parameter.range.0..=parameter.range.1).contains(&value))?;
-    Some(format!("{}, seen {value}", takes(test, parameter)))
 }
 
 /// Describes the values that the first test with this parameter accepts. Returns `None` if no test has the parameter.

@@ -1,9 +1,13 @@
-//! Selects tests by id, alias, statement or glob, or else by a word.
+//! Selects tests by duration, id, alias, statement or glob, or else by a word.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use verbatim_nearest::nearest;
 use verbatim_tester::Test;
 
 use crate::chapters::TESTS;
+use crate::estimate::Extent;
 use crate::glob::glob;
 use crate::statements::{canonical, statement, statements, typable};
 use crate::words::{is_in, nearest_word};
@@ -19,42 +23,91 @@ pub struct SelectError {
     hint: String,
 }
 
+/// The indices in [`TESTS`] of the tests with an id or public name in lower case. Tests can share a public name.
+static NAMED: LazyLock<BTreeMap<String, Vec<usize>>> = LazyLock::new(|| {
+    let mut named: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+    for (index, test) in TESTS.iter().enumerate() {
+        for name in core::iter::once(&test.id).chain(test.aliases) {
+            named.entry(name.to_ascii_lowercase()).or_default().push(index);
+        }
+    }
+    named
+});
+
 /// Returns the tests that match any of the patterns, in the catalogue's order, or all tests if there is no pattern. A
-/// pattern that matches no name is searched as a word of the tests: `rnr`, `m_key`.
+/// pattern that matches no name is searched as a word of the tests: `rnr`, `m_key`. The patterns `quick`, `standard`
+/// and `full` are selections by duration: see [`Extent`].
 ///
 /// # Errors
 /// Returns an error for the first pattern that matches nothing.
 pub fn select(patterns: &[String]) -> Result<Vec<&'static Test>, SelectError> {
-    let meant = patterns.iter().map(|pattern| Ok((pattern, meant(pattern)?)));
-    let meant: Vec<(&String, Matches)> = meant.collect::<Result<_, SelectError>>()?;
-    let wanted = |test: &&&Test| meant.is_empty() || meant.iter().any(|(pattern, matches)| matches(pattern, test));
-    Ok(TESTS.iter().filter(wanted).copied().collect())
+    select_or_all_errors(patterns).map_err(|mut wrong| wrong.swap_remove(0).1)
 }
 
-/// A function that returns whether a pattern matches a test.
-type Matches = fn(&str, &Test) -> bool;
-
-/// Returns how to match a pattern: as a name, or as a word if no name matches.
-fn meant(pattern: &str) -> Result<Matches, SelectError> {
-    let matches: [Matches; 2] = [matches, is_in];
-    // A statement's id or a glob is never a word, even if no test matches it.
-    let is_name = canonical(pattern).is_some() || pattern.contains(['*', '?']);
-    let mut ways = matches.into_iter().take(if is_name { 1 } else { 2 });
-    let found = ways.find(|matches| TESTS.iter().any(|test| matches(pattern, test)));
-    found.ok_or_else(|| SelectError {
-        pattern: pattern.into(),
-        hint: hint(pattern),
-    })
-}
-
-fn matches(pattern: &str, test: &Test) -> bool {
-    if let Some(id) = canonical(pattern) {
-        return test.statements.contains(&id.as_str());
+/// Returns the same tests as [`select`].
+///
+/// # Errors
+/// Returns an error for each pattern that matches nothing, with its place. Only the first error has a suggestion,
+/// because the search for one takes milliseconds.
+pub fn select_or_all_errors(patterns: &[String]) -> Result<Vec<&'static Test>, Vec<(usize, SelectError)>> {
+    let mut selected = vec![patterns.is_empty(); TESTS.len()];
+    let mut wrong = Vec::new();
+    for (place, pattern) in patterns.iter().enumerate() {
+        let found = matching(pattern);
+        if found.is_empty() {
+            let hint = if wrong.is_empty() { hint(pattern) } else { String::new() };
+            let pattern = pattern.clone();
+            wrong.push((place, SelectError { pattern, hint }));
+        }
+        found.into_iter().for_each(|index| selected[index] = true);
     }
-    let pattern = pattern.to_ascii_lowercase();
-    core::iter::once(&test.id)
-        .chain(test.aliases)
-        .any(|name| glob(&pattern, &name.to_ascii_lowercase()))
+    match wrong.is_empty() {
+        true => Ok(TESTS
+            .iter()
+            .zip(selected)
+            .filter_map(|(test, is_in)| is_in.then_some(*test))
+            .collect()),
+        false => Err(wrong),
+    }
+}
+
+/// Returns whether a pattern is the exact name of a test or a statement. Any other pattern is searched for, which
+/// takes much longer.
+#[must_use]
+pub fn is_exact(pattern: &str) -> bool {
+    let begins_with = |first: char| pattern.starts_with(first) || pattern.starts_with(first.to_ascii_uppercase());
+    NAMED.contains_key(&pattern.to_ascii_lowercase())
+        || Extent::named(pattern).is_some()
+        || statement(pattern).is_some()
+        || (begins_with('c') || begins_with('v')) && canonical(pattern).is_some()
+}
+
+/// Returns the indices of the tests that match a pattern as a name, or else as a word.
+fn matching(pattern: &str) -> Vec<usize> {
+    let all = || TESTS.iter().enumerate();
+    if let Some(extent) = Extent::named(pattern) {
+        return all()
+            .filter_map(|(index, test)| extent.has(test).then_some(index))
+            .collect();
+    }
+    // A statement's id or a glob is never a word, even if no test matches it.
+    if let Some(id) = canonical(pattern) {
+        let judges = |test: &Test| test.statements.contains(&id.as_str());
+        return all()
+            .filter_map(|(index, test)| judges(test).then_some(index))
+            .collect();
+    }
+    let lower = pattern.to_ascii_lowercase();
+    if pattern.contains(['*', '?']) {
+        let named = NAMED.iter().filter(|(name, _)| glob(&lower, name));
+        return named.flat_map(|(_, indices)| indices).copied().collect();
+    }
+    match NAMED.get(&lower) {
+        Some(indices) => indices.clone(),
+        None => all()
+            .filter_map(|(index, test)| is_in(pattern, test).then_some(index))
+            .collect(),
+    }
 }
 
 fn hint(pattern: &str) -> String {
@@ -93,6 +146,9 @@ mod tests {
         assert_eq!(ids("v1c14-021"), ["c14-017-lease-zero", "c14-walk"]);
         assert_eq!(ids("c14-016-*-protect-?").len(), 12);
         assert_eq!(select(&[]).unwrap().len(), TESTS.len());
+        assert_eq!(ids("full").len(), TESTS.len());
+        assert!(!ids("standard").contains(&"c14-017-lease-periods") && ids("standard").contains(&"c14-walk"));
+        assert!(!ids("quick").contains(&"c14-walk") && ids("quick").contains(&"c14-016-get-protect-2"));
     }
 
     #[test]
@@ -119,6 +175,25 @@ mod tests {
                 .to_string()
                 .contains("C99-1 is not in the registry")
         );
+    }
+
+    #[test]
+    fn only_first_unknown_pattern_gets_a_suggestion() {
+        let wrong = ["c14-walk", "c14-wlak", "c14-wlak"].map(String::from);
+        let wrong = select_or_all_errors(&wrong).unwrap_err();
+        let suggests = |(place, error): &(usize, SelectError)| (*place, error.to_string().contains("did you mean"));
+        assert_eq!(wrong.iter().map(suggests).collect::<Vec<_>>(), [(1, true), (2, false)]);
+    }
+
+    #[test]
+    fn names_are_exact_and_other_patterns_are_not() {
+        let statement = statements()[0].id.as_str();
+        for name in ["c14-016-get-protect-2", "C14_016_Get", "C14-16", "v1c14-021", statement] {
+            assert!(is_exact(name), "{name}");
+        }
+        for search in ["rnr", "c14-*", "c14-wlak", "9.7.7", "", "cx"] {
+            assert!(!is_exact(search), "{search}");
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Words of tests, such as `rnr`. `mkey`, `m-key` and `M_Key` count as the same word.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
 use verbatim_nearest::nearest;
 use verbatim_tester::Test;
@@ -15,9 +16,14 @@ const SHORTEST: usize = 2;
 /// of the text's words: `c09-rnr-nak-codes` contains `rnr`, and `PortInfo` contains `info`.
 #[must_use]
 pub fn has_word(text: &str, word: &str) -> bool {
-    let (word, _) = joined(word);
-    let (text, beginnings) = joined(text);
-    word.len() >= SHORTEST && beginnings.iter().any(|at| text[*at..].starts_with(&word))
+    begins_a_word(&joined(word).0, &joined(text))
+}
+
+/// The letters and digits of a text, and the positions at which its words begin.
+type Joined = (String, Vec<usize>);
+
+fn begins_a_word(word: &str, (text, beginnings): &Joined) -> bool {
+    word.len() >= SHORTEST && beginnings.iter().any(|at| text[*at..].starts_with(word))
 }
 
 /// Returns whether a word is in a test's id, its title, its public names, or a statement's id or title.
@@ -28,16 +34,34 @@ pub fn mentions<'a>(
     aliases: impl IntoIterator<Item = &'a str>,
     statements: impl IntoIterator<Item = &'a str>,
 ) -> bool {
+    texts((id, about), aliases, statements).any(|text| has_word(text, word))
+}
+
+fn texts<'a>(
+    (id, about): (&'a str, &'a str),
+    aliases: impl IntoIterator<Item = &'a str>,
+    statements: impl IntoIterator<Item = &'a str>,
+) -> impl Iterator<Item = &'a str> {
     let of_statement = |id: &'a str| [Some(id), statement(id).map(|known| known.title.as_str())];
     let statements = statements.into_iter().flat_map(of_statement).flatten();
-    let mut texts = [id, about].into_iter().chain(aliases).chain(statements);
-    texts.any(|text| has_word(text, word))
+    [id, about].into_iter().chain(aliases).chain(statements)
 }
+
+/// The texts of each test, by the test's id.
+static JOINED: LazyLock<BTreeMap<&str, Vec<Joined>>> = LazyLock::new(|| {
+    let of = |test: &&'static Test| {
+        let (aliases, statements) = (test.aliases.iter().copied(), test.statements.iter().copied());
+        let texts = texts((test.id, test.about), aliases, statements);
+        (test.id, texts.map(joined).collect())
+    };
+    TESTS.iter().map(of).collect()
+});
 
 /// Returns whether a word is in a test of this catalogue.
 pub(crate) fn is_in(word: &str, test: &Test) -> bool {
-    let aliases = test.aliases.iter().copied();
-    mentions(word, (test.id, test.about), aliases, test.statements.iter().copied())
+    let (word, _) = joined(word);
+    let texts = JOINED.get(test.id);
+    texts.is_some_and(|texts| texts.iter().any(|text| begins_a_word(&word, text)))
 }
 
 /// Returns the catalogue's word that is nearest to a misspelled word, if it is near enough.
@@ -58,7 +82,7 @@ pub fn nearest_word(typed: &str) -> Option<String> {
 }
 
 /// Returns the lower-case letters and digits of a text without separators, and the positions at which its words begin.
-fn joined(text: &str) -> (String, Vec<usize>) {
+fn joined(text: &str) -> Joined {
     let (mut out, mut beginnings) = (String::with_capacity(text.len()), Vec::new());
     let mut before = ' ';
     for letter in text.chars() {

@@ -297,6 +297,9 @@ defects! {
         ViolationsWrap "violations-wrap" "The counter goes from 0xFFFF to 0."
         ViolationsCountedOnce "violations-counted-once" "Only the first violation after a right-key SMP is counted."
     }
+    "7.6 SL to VL" {
+        SlToVl15Sent "sl-to-vl-15-sent" "Packets of an SL that maps to VL 15 leave on VL 0."
+    }
     "7.2 link states" {
         ArmedSkipped "armed-skipped" "A port in state Initialize obeys a Set of Active."
         ArmedRefused "armed-refused" "A port in state Initialize refuses a Set of Armed."
@@ -330,7 +333,7 @@ impl Defect {
         let two_tables = profile.has_vl_arbitration();
         let low = profile.vl_arbitration_low_cap;
         match self {
-            Self::SlToVlNotStored | Self::SlToVlEntriesSwapped => profile.has_sl_mapping(),
+            Self::SlToVlNotStored | Self::SlToVlEntriesSwapped | Self::SlToVl15Sent => profile.has_sl_mapping(),
             Self::OtherPortWritable | Self::NodeInfoNodeGuidPerPort | Self::NodeInfoSystemImageGuidPerPort => {
                 profile.num_ports > 1
             }

@@ -41,7 +41,7 @@ impl core::fmt::Debug for Transmit {
 #[derive(Clone, Debug)]
 pub struct Device {
     profile: Profile,
-    faults: Faults,
+    pub(crate) faults: Faults,
     node: Node,
     pub(crate) ports: Vec<Port>,
     /// Responses to send later, by time and serial number.

@@ -420,6 +420,55 @@ rules! {
         "A SEND without a receive gets an RNR NAK. It gets no invalid request NAK and no remote access error NAK.";
     SendRefused Reason "send-refused" "9.9.3 responder errors"
         "A SEND that fits its receive gets no invalid request NAK and no remote access error NAK.";
+    PairCompletes Missing "pair-completes" "C9-60"
+        "Each signaled request between two adapters completes, and so does each request that fails.";
+    PairOnce Completion "pair-once" "C9-60"
+        "The work requests of a queue complete once each, in the order of the posts. A request that is not signaled \
+         completes only if it fails.";
+    PairDone Completion "pair-done" "C9-60"
+        "A request that both ends allow completes with success.";
+    PairRnrRetry Completion "pair-rnr-retry" "9.7.5.2.8 RNR retry"
+        "A request whose receive is posted before rnr_retry intervals have passed completes with success. With \
+         rnr_retry 7 it never fails for want of a receive.";
+    PairRnrError Completion "pair-rnr-error" "9.7.5.2.8 RNR error completion"
+        "A request that never finds a receive fails with IBV_WC_RNR_RETRY_EXC_ERR.";
+    PairRnrWait Time "pair-rnr-wait" "C9-130"
+        "A request that waits for a receive completes no earlier than the RNR intervals that it must wait.";
+    PairRetryError Completion "pair-retry-error" "C9-143"
+        "A request to a queue pair that does not hear it fails with IBV_WC_RETRY_EXC_ERR. If that queue pair is back \
+         before the last retry, the request completes with success.";
+    PairTimeout Time "pair-timeout" "C9-142"
+        "A request that gets no response fails between one and four times 1 + retry_cnt ACK timeouts after its post.";
+    PairSequence Completion "pair-sequence" "9.7.4.1.1 PSN sequence"
+        "A request behind a gap in the PSNs is not executed: it fails when the retries are spent.";
+    PairDuplicate Completion "pair-duplicate" "9.7.4.1.1 duplicate requests"
+        "A SEND or WRITE before the expected PSN is acknowledged, and has no effect.";
+    PairInvalid Completion "pair-invalid" "9.7.5.2.4 invalid request"
+        "A request that is not valid for the other queue pair fails with IBV_WC_REM_INV_REQ_ERR.";
+    PairAccess Completion "pair-access" "9.7.5.2.5 remote access"
+        "A request that no region of the other end allows fails with IBV_WC_REM_ACCESS_ERR.";
+    PairOperational Completion "pair-operational" "9.9.3 responder errors"
+        "A SEND into a receive that the device may not write fails with IBV_WC_REM_OP_ERR. The receive fails too.";
+    PairLocal Completion "pair-local" "9.9.2 requester errors"
+        "A request whose local memory does not allow the access fails with IBV_WC_LOC_PROT_ERR.";
+    PairFlushed Completion "pair-flushed" "9.7.5.1.1 NAK handling"
+        "After a failed request all later requests and all receives of its queue pair are flushed, and the queue pair \
+         is in ERR.";
+    PairRefused State "pair-refused" "9.9.3 responder errors"
+        "A queue pair that refused a request is in ERR, and its receives are flushed.";
+    PairEvent State "pair-event" "11.6.3 asynchronous events"
+        "A queue pair that refused a request reports the event of that refusal once.";
+    PairReceive Completion "pair-receive" "9.4.1 SEND and immediate"
+        "Each message that takes a receive completes the next one, with its length, its immediate data and its \
+         opcode. No other message completes a receive.";
+    PairExecuted Content "pair-executed" "9.7.5.1 acknowledgement"
+        "The memory of the responder holds the results of all messages, and keeps all other bytes.";
+    PairSent Content "pair-sent" "9.7.3 request generation"
+        "The memory of the responder holds the bytes of the requester's messages, and keeps all other bytes.";
+    PairReadData Content "pair-read-data" "9.7.6.1.1 response data"
+        "The memory of the requester holds the results of its READs, and keeps all other bytes.";
+    PairAtomic Content "pair-atomic" "9.4.5 atomics"
+        "An atomic returns the value before it, and leaves the value after it.";
     MKeyDrops Reason "m-key-drops" "C14-16"
         "A wrong-key Get at levels 2 and 3, and any other wrong-key SMP, gets no response.";
     MKeyPasses Missing "m-key-passes" "C14-16"

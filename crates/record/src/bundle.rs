@@ -1,6 +1,7 @@
 //! The directory of a finished run: `run.json`, one record per test, `verdicts.json`, and a manifest with the hash of
 //! every file.
 
+mod packed;
 mod signed;
 
 use std::collections::BTreeSet;
@@ -36,8 +37,20 @@ const PUBLIC_KEY: &str = "manifest.pub";
 /// The most bytes of a signature or a public key.
 const LARGEST_SIGNATURE: u64 = 4096;
 
-/// The most bytes of a manifest. A manifest of a hundred thousand files is smaller.
-const LARGEST_MANIFEST: u64 = 32 << 20;
+/// The most bytes of a manifest. A manifest of [`MOST_FILES`] files is smaller.
+const LARGEST_MANIFEST: u64 = 8 << 20;
+
+/// The most files of a bundle. A run has one record for each test.
+pub const MOST_FILES: usize = 10_000;
+
+/// The most bytes of a document that is read, such as `verdicts.json`.
+const LARGEST_DOCUMENT: u64 = 256 << 20;
+
+/// The most bytes of all files of a bundle.
+pub const LARGEST_BUNDLE: u64 = 16 << 30;
+
+/// The documents that are kept in memory. Other files that are no records are checked only.
+const DOCUMENTS: [&str; 2] = ["run.json", "verdicts.json"];
 
 /// The list of a bundle's files with their sizes and hashes.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -113,8 +126,31 @@ pub enum BundleError {
     Record(#[from] RecordError),
 }
 
+/// The bytes that are read at once.
+const AT_ONCE: usize = 64 << 10;
+
 fn hash(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&Sha256::digest(bytes))
+}
+
+/// Reads to the end; `each` gets the parts, in order. Returns the number of bytes, and their hash.
+fn hashed(mut file: impl Read, mut each: impl FnMut(&[u8])) -> std::io::Result<(u64, String)> {
+    let (mut digest, mut length) = (Sha256::new(), 0);
+    let mut part = vec![0; AT_ONCE];
+    loop {
+        match file.read(&mut part)? {
+            0 => return Ok((length, hex(&digest.finalize()))),
+            read => {
+                digest.update(&part[..read]);
+                length += read as u64;
+                each(&part[..read]);
+            }
+        }
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn io(path: &Path) -> impl FnOnce(std::io::Error) -> BundleError + '_ {
@@ -153,7 +189,7 @@ fn open_file(path: &Path) -> Result<Option<(File, u64)>, BundleError> {
 }
 
 /// Reads at most `bytes + 1` bytes. The extra byte shows whether the file has grown since `bytes` was read as its size.
-fn read_up_to(path: &Path, file: File, bytes: u64) -> Result<Vec<u8>, BundleError> {
+fn read_up_to(path: &Path, file: impl Read, bytes: u64) -> Result<Vec<u8>, BundleError> {
     let mut read = Vec::new();
     file.take(bytes.saturating_add(1))
         .read_to_end(&mut read)
@@ -163,9 +199,19 @@ fn read_up_to(path: &Path, file: File, bytes: u64) -> Result<Vec<u8>, BundleErro
 
 fn names(directory: &Path) -> Result<Vec<String>, BundleError> {
     let files = std::fs::read_dir(directory).map_err(io(directory))?;
-    files
+    // Those of the manifest are no part of its list.
+    let most = MOST_FILES + [MANIFEST, UNFINISHED, SIGNATURE, PUBLIC_KEY].len();
+    let names: Vec<String> = files
+        .take(most + 1)
         .map(|file| Ok(file.map_err(io(directory))?.file_name().to_string_lossy().into_owned()))
-        .collect()
+        .collect::<Result<_, BundleError>>()?;
+    if names.len() > most {
+        return Err(BundleError::NoRecord {
+            path: directory.into(),
+            what: format!("it has more than {most} files"),
+        });
+    }
+    Ok(names)
 }
 
 impl Manifest {
@@ -200,6 +246,7 @@ impl Manifest {
         }
         let text = read_up_to(path, file, bytes)?;
         let manifest: Self = serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
+        manifest.refuse_sizes().map_err(damaged)?;
         if let Some(file) = manifest.files.iter().find(|file| !is_plain(&file.name)) {
             let expected = "expected names of files within the bundle";
             return Err(damaged(format!("it names {:?}; {expected}", file.name)));
@@ -215,6 +262,34 @@ impl Manifest {
             return Err(damaged("its bytes do not match its own hash".into()));
         }
         Ok(manifest)
+    }
+
+    /// Refuses numbers and sizes that no run makes, before any of the files is read.
+    fn refuse_sizes(&self) -> Result<(), String> {
+        if self.files.len() > MOST_FILES {
+            return Err(format!(
+                "it lists {} files; expected at most {MOST_FILES}",
+                self.files.len()
+            ));
+        }
+        let mut all: u64 = 0;
+        for ManifestFile { name, bytes, .. } in &self.files {
+            all = all.saturating_add(*bytes);
+            let most = if name.ends_with(".rec") {
+                file::LARGEST_RECORD
+            } else if DOCUMENTS.contains(&name.as_str()) {
+                LARGEST_DOCUMENT
+            } else {
+                LARGEST_BUNDLE
+            };
+            if *bytes > most {
+                return Err(format!("it lists {name:?} with {bytes} bytes; expected at most {most}"));
+            }
+        }
+        if all > LARGEST_BUNDLE {
+            return Err(format!("its files have {all} bytes; expected at most {LARGEST_BUNDLE}"));
+        }
+        Ok(())
     }
 }
 
@@ -255,10 +330,11 @@ impl BundleWriter {
     /// # Errors
     /// Returns an error when the directory cannot be read, or a file cannot be removed.
     pub fn resume(directory: &Path, done: u32) -> Result<Self, BundleError> {
+        packed::unpack(directory, &names(directory)?)?;
         for name in names(directory)? {
             let record = name.strip_suffix(".rec").and_then(|name| name.split('-').next());
             let beyond = record.is_some_and(|number| number.parse().is_ok_and(|number: u32| number > done));
-            if beyond || [MANIFEST, UNFINISHED, SIGNATURE, PUBLIC_KEY].contains(&name.as_str()) {
+            if beyond || [MANIFEST, UNFINISHED, packed::UNFINISHED, SIGNATURE, PUBLIC_KEY].contains(&name.as_str()) {
                 let path = directory.join(name);
                 std::fs::remove_file(&path).map_err(io(&path))?;
             }
@@ -321,13 +397,8 @@ impl BundleWriter {
             // The file must be on disk before the run reports its end: a power failure must not lose the evidence of a
             // verdict.
             file.sync_all().map_err(io(&path))?;
-            let mut bytes = Vec::new();
-            file.read_to_end(&mut bytes).map_err(io(&path))?;
-            files.push(ManifestFile {
-                name,
-                bytes: bytes.len() as u64,
-                sha256: hash(&bytes),
-            });
+            let (bytes, sha256) = hashed(&mut file, |_| {}).map_err(io(&path))?;
+            files.push(ManifestFile { name, bytes, sha256 });
         }
         let path = self.directory.join(MANIFEST);
         let part = self.directory.join(UNFINISHED);
@@ -360,8 +431,14 @@ pub struct Bundle {
 #[derive(Debug)]
 struct StoredFile {
     listed: ManifestFile,
-    /// The file's bytes, or `None` for a record.
-    bytes: Option<Vec<u8>>,
+    /// The bytes of a document; empty for other files.
+    bytes: Vec<u8>,
+}
+
+impl StoredFile {
+    fn is_record(&self) -> bool {
+        self.listed.name.ends_with(".rec")
+    }
 }
 
 /// A bundle's record that has not been read yet.
@@ -372,12 +449,33 @@ pub struct StoredRecord<'a> {
 }
 
 impl StoredRecord<'_> {
+    /// Returns the size of the record's file in bytes.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.listed.bytes
+    }
+
+    /// Returns the record's file name in the manifest.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.listed.name
+    }
+
+    /// Opens the record to read its bytes, which are not checked against the manifest. The reader decompresses a
+    /// compressed record, and returns no more bytes than the manifest lists.
+    ///
+    /// # Errors
+    /// Returns an error when the file cannot be opened.
+    pub fn open(&self) -> Result<impl Read + Send + use<>, BundleError> {
+        Ok(open_listed(&self.path, self.listed)?.take(self.listed.bytes))
+    }
+
     /// Reads the record's bytes and checks them against the manifest.
     ///
     /// # Errors
     /// Returns an error when the bytes differ from the manifest.
     pub fn bytes(&self) -> Result<Bytes, BundleError> {
-        Ok(checked(&self.path, self.listed)?.into())
+        Ok(checked_bytes(&self.path, self.listed)?.into())
     }
 
     /// Reads the record's entries, without `End`.
@@ -397,29 +495,48 @@ impl StoredRecord<'_> {
     }
 }
 
-/// Reads a file and checks it against the manifest's entry.
-fn checked(path: &Path, listed: &ManifestFile) -> Result<Vec<u8>, BundleError> {
+/// Opens a file that the manifest lists. The reader decompresses a compressed record.
+fn open_listed(path: &Path, listed: &ManifestFile) -> Result<Box<dyn Read + Send>, BundleError> {
     let wrong = |found: String| BundleError::File {
         path: path.into(),
         expected: format!("a plain file of {} bytes", listed.bytes),
         found,
     };
-    let Some((file, bytes)) = open_file(path)? else {
+    let packed = packed::packed(path);
+    let is_packed = !path.exists() && packed.exists();
+    let Some((file, bytes)) = open_file(if is_packed { &packed } else { path })? else {
         return Err(wrong("a link, a pipe, a device or a directory".into()));
     };
+    if is_packed {
+        return packed::reader(file).map_err(io(&packed));
+    }
     // Compare the size before reading: the file may be of any size.
     if bytes != listed.bytes {
         return Err(wrong(format!("{bytes} bytes")));
     }
-    let bytes = read_up_to(path, file, bytes)?;
-    let found = hash(&bytes);
-    if found != listed.sha256 || bytes.len() as u64 != listed.bytes {
+    Ok(Box::new(file))
+}
+
+/// Reads a file, and checks its bytes against the manifest's entry. `each` gets the parts of the file, in order; use
+/// them only if this function succeeds.
+fn checked(path: &Path, listed: &ManifestFile, each: impl FnMut(&[u8])) -> Result<(), BundleError> {
+    // One byte more shows whether the file has grown.
+    let file = open_listed(path, listed)?.take(listed.bytes.saturating_add(1));
+    let (length, found) = hashed(file, each).map_err(io(path))?;
+    if found != listed.sha256 || length != listed.bytes {
         return Err(BundleError::File {
             path: path.into(),
             expected: format!("{} bytes, SHA-256 {}", listed.bytes, listed.sha256),
-            found: format!("{} bytes, SHA-256 {found}", bytes.len()),
+            found: format!("{length} bytes, SHA-256 {found}"),
         });
     }
+    Ok(())
+}
+
+/// Reads a file into memory, and checks it against the manifest's entry.
+fn checked_bytes(path: &Path, listed: &ManifestFile) -> Result<Vec<u8>, BundleError> {
+    let mut bytes = Vec::new();
+    checked(path, listed, |part| bytes.extend_from_slice(part))?;
     Ok(bytes)
 }
 
@@ -431,7 +548,7 @@ impl Bundle {
     pub fn open(directory: &Path) -> Result<Self, BundleError> {
         let bundle = Self::open_unread(directory)?;
         for record in bundle.each_record() {
-            record.bytes()?;
+            checked(&record.path, record.listed, |_| {})?;
         }
         Ok(bundle)
     }
@@ -459,10 +576,17 @@ impl Bundle {
         let (text, sha256) = (manifest.to_json(), manifest.sha256);
         let mut files = Vec::new();
         for listed in manifest.files {
-            let is_record = listed.name.ends_with(".rec");
             let path = directory.join(&listed.name);
-            let bytes = (!is_record).then(|| checked(&path, &listed)).transpose()?;
-            files.push(StoredFile { listed, bytes });
+            let mut file = StoredFile {
+                listed,
+                bytes: Vec::new(),
+            };
+            if DOCUMENTS.contains(&file.listed.name.as_str()) {
+                file.bytes = checked_bytes(&path, &file.listed)?;
+            } else if !file.is_record() {
+                checked(&path, &file.listed, |_| {})?;
+            }
+            files.push(file);
         }
         Ok(Self {
             directory: directory.into(),
@@ -513,9 +637,10 @@ impl Bundle {
         &self.sha256
     }
 
-    /// Returns the size of each file in bytes.
-    pub fn sizes(&self) -> impl Iterator<Item = u64> {
-        self.files.iter().map(|file| file.listed.bytes)
+    /// Returns the files that the manifest lists. The sizes are those of plain records, also if the records are stored
+    /// compressed.
+    pub fn files(&self) -> impl Iterator<Item = &ManifestFile> {
+        self.files.iter().map(|file| &file.listed)
     }
 
     /// Returns the names of files in the directory that the manifest does not list, sorted.
@@ -523,11 +648,10 @@ impl Bundle {
     /// # Errors
     /// Returns an error when the directory cannot be read.
     pub fn added(&self) -> Result<Vec<String>, BundleError> {
+        let listed: BTreeSet<&str> = self.files.iter().map(|file| file.listed.name.as_str()).collect();
         let is_listed = |name: &String| {
             let is_of_signature = [SIGNATURE, PUBLIC_KEY].contains(&name.as_str());
-            name == MANIFEST
-                || (self.signed.is_some() && is_of_signature)
-                || self.files.iter().any(|file| file.listed.name == *name)
+            name == MANIFEST || (self.signed.is_some() && is_of_signature) || listed.contains(packed::plain(name))
         };
         let mut added = names(&self.directory)?;
         added.retain(|name| !is_listed(name));
@@ -535,11 +659,11 @@ impl Bundle {
         Ok(added)
     }
 
-    /// Returns the text of a file other than a record, if the bundle has it and it is UTF-8.
+    /// Returns the text of `run.json` or `verdicts.json`, if the bundle has it and it is UTF-8.
     #[must_use]
     pub fn text(&self, name: &str) -> Option<&str> {
         let file = self.files.iter().find(|file| file.listed.name == name)?;
-        core::str::from_utf8(file.bytes.as_ref()?).ok()
+        core::str::from_utf8(&file.bytes).ok().filter(|text| !text.is_empty())
     }
 
     /// Reads all records, in the order of the run.
@@ -553,7 +677,7 @@ impl Bundle {
     /// Returns the records without reading them, in the order of the run. In memory, the entries of a record take
     /// several times the size of its file.
     pub fn each_record(&self) -> impl Iterator<Item = StoredRecord<'_>> {
-        let records = self.files.iter().filter(|file| file.bytes.is_none());
+        let records = self.files.iter().filter(|file| file.is_record());
         records.map(|file| StoredRecord {
             path: self.directory.join(&file.listed.name),
             listed: &file.listed,

@@ -283,6 +283,8 @@ pub enum Entry {
     RoundTrips(RoundTrips),
     /// The runner ran the rig's reset command.
     Reset(Box<Reset>),
+    /// A kernel reported an error on its console.
+    KernelReport(verbs::KernelReport),
     /// The trailer of a complete record.
     End {
         /// The number of entries before the trailer.

@@ -3,7 +3,7 @@
 mod writer;
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use prost::bytes::Bytes;
@@ -16,6 +16,10 @@ use writer::Writer;
 pub const MAGIC: &[u8; 8] = b"VBTMREC1";
 /// The longest entry, in bytes. The longest command of an agent reads or writes 16 MiB of memory.
 const LARGEST: usize = (16 << 20) + (1 << 12);
+/// The most bytes of a record. A record is judged in memory.
+pub(crate) const LARGEST_RECORD: u64 = 1 << 30;
+/// The most entries of a record. The smallest entries take a multiple of their bytes in memory.
+const MOST_ENTRIES: usize = 8 << 20;
 
 /// The least number of entries per message to the writing thread, unless the caller flushes.
 const BATCH: usize = 256;
@@ -81,7 +85,7 @@ impl FileSink {
         let mut file = File::options().write(true).create_new(true).open(path)?;
         file.write_all(MAGIC)?;
         Ok(Self {
-            writer: Writer::new(file)?,
+            writer: Writer::new(file, LARGEST_RECORD, MOST_ENTRIES)?,
             path: path.into(),
             entries: 0,
             pending: Vec::with_capacity(BATCH),
@@ -139,10 +143,17 @@ impl Drop for FileSink {
 /// # Errors
 /// Returns an error when the record is cut off or damaged.
 pub fn read_file(path: &Path) -> Result<Vec<Entry>, RecordError> {
-    let bytes = std::fs::read(path).map_err(|source| RecordError::Io {
+    let io = |source| RecordError::Io {
         path: path.into(),
         source,
-    })?;
+    };
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(io)?;
+    file.take(LARGEST_RECORD + 1).read_to_end(&mut bytes).map_err(io)?;
+    if bytes.len() as u64 > LARGEST_RECORD {
+        let most = format!("more than {LARGEST_RECORD} bytes, the most of a record");
+        return Err(io(std::io::Error::new(std::io::ErrorKind::FileTooLarge, most)));
+    }
     read_shared(&bytes.into(), path)
 }
 
@@ -176,7 +187,7 @@ pub(crate) fn read_shared(bytes: &Bytes, path: &Path) -> Result<Vec<Entry>, Reco
     if head.len() < MAGIC.len() {
         return Err(truncated(bytes.len(), "the beginning"));
     }
-    let mut entries = Vec::with_capacity(bytes.len() / 128);
+    let mut entries = Vec::with_capacity((bytes.len() / 128).min(MOST_ENTRIES));
     let mut offset = MAGIC.len();
     loop {
         let Some((header, rest)) = bytes[offset..].split_at_checked(8) else {
@@ -211,6 +222,12 @@ pub(crate) fn read_shared(bytes: &Bytes, path: &Path) -> Result<Vec<Entry>, Reco
                 return Err(damaged(offset, "bytes after the trailer".into()));
             }
             return Ok(entries);
+        }
+        if entries.len() == MOST_ENTRIES {
+            return Err(damaged(
+                offset,
+                format!("more than {MOST_ENTRIES} entries, the most of a record"),
+            ));
         }
         entries.push(entry);
     }

@@ -12,27 +12,35 @@ mod entry;
 mod evidence;
 mod file;
 mod findings;
+mod kernel_report;
 mod label;
 mod time;
 mod timeline;
 mod trace;
 
 pub mod labels;
+pub mod secrets;
 pub mod silence;
 
 /// The name of a parameter: whether the device may write a packet's payload to memory before earlier packets arrive.
 pub const OUT_OF_ORDER: &str = "dut_out_of_order";
 
+/// The number of the tester's own port in exchanges with the agents of this port. Rigs number their ports from 0.
+pub const OWN_PORT: u32 = u32::MAX;
+
 /// The bytes of a frame, in a shared buffer.
 pub use prost::bytes::Bytes;
 
-pub use bundle::{Bundle, BundleError, BundleWriter, Manifest, Signed, StoredRecord};
+pub use bundle::{
+    Bundle, BundleError, BundleWriter, LARGEST_BUNDLE, MOST_FILES, Manifest, ManifestFile, Signed, StoredRecord,
+};
 pub use entry::verbs;
 pub use entry::verbs::{Frame, RoundTrips, Side, VerbsAnswered, VerbsAsked, VerbsTold, Waited};
 pub use entry::{Arrived, Begin, Entry, EntryError, Match, Note, Reset, Role, Sent, Sink, StopReason, Stopped};
 pub use evidence::Evidence;
 pub use file::{FileSink, MAGIC, RecordError, read, read_file};
 pub use findings::{Check, Claim, Findings, Legal, Measured, Observation, Passed, Seen, TRIES};
+pub use kernel_report::{kernel_report_name, kernel_reports};
 pub use label::{Frames, Label, Verbs, Wait};
 pub use time::{Span, Time, TimeSource, words as duration_words};
 pub use timeline::{FrameSeen, Happened, HostEvent, Timeline, VerbsDone, WaitDone};

@@ -13,6 +13,7 @@ use verbatim_wire::{Attribute, Lid, MKey, Mad, Method, PortInfo, RespTime, Statu
 
 use verbatim_record_proto::Restored;
 
+use crate::entry::verbs::KernelReport;
 use crate::entry::{Arrived, Begin, Entry, Match, Reset, Role, Sink as _, Stopped};
 use crate::label::Label;
 use crate::silence;
@@ -212,6 +213,8 @@ pub struct Trace {
     pub restored: Vec<Restored>,
     /// Runs of the rig's reset command after the restore.
     pub resets: Vec<Reset>,
+    /// Reports of kernels on their consoles.
+    pub kernel_reports: Vec<KernelReport>,
     /// Remarks of the procedure.
     pub notes: Vec<String>,
     /// Traps, and MADs with an unknown transaction ID.
@@ -260,6 +263,7 @@ impl Trace {
             stopped: None,
             restored: Vec::new(),
             resets: Vec::new(),
+            kernel_reports: Vec::new(),
             notes: Vec::new(),
             unasked: Vec::new(),
             timeline: Timeline::default(),

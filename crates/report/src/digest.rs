@@ -110,6 +110,8 @@ fn kept(record: &[Entry], verdict: &Verdict) -> Vec<Entry> {
 pub(crate) struct Evidence {
     exchanges: BTreeSet<u32>,
     frames: BTreeSet<u32>,
+    /// The exchanges that show the premises of findings.
+    premises: BTreeSet<u32>,
 }
 
 impl Evidence {
@@ -119,6 +121,10 @@ impl Evidence {
         Self {
             exchanges: findings().flat_map(|check| &check.exchanges).copied().collect(),
             frames: findings().flat_map(|check| &check.frames).copied().collect(),
+            premises: findings()
+                .flat_map(|check| &check.given)
+                .filter_map(|given| given.rsplit_once("shown by #")?.1.parse().ok())
+                .collect(),
         }
     }
 
@@ -127,6 +133,16 @@ impl Evidence {
         Self {
             exchanges: exchanges.iter().copied().collect(),
             frames: frames.iter().copied().collect(),
+            premises: BTreeSet::new(),
+        }
+    }
+
+    /// Returns whether an entry belongs to an exchange that shows a premise.
+    pub(crate) fn is_premise(&self, entry: &Entry) -> bool {
+        match entry {
+            Entry::Sent(sent) => self.premises.contains(&sent.exchange),
+            Entry::Arrived(arrived) => self.premises.contains(&arrived.exchange),
+            _ => false,
         }
     }
 

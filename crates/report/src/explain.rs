@@ -1,35 +1,149 @@
-//! Explains findings with the fields of their evidence.
+//! Explains findings: in one line, in at most 40 lines, or with the fields and bytes of their evidence.
 
-use verbatim_record::{Cause, Entry};
+use verbatim_record::{Cause, Entry, Outcome, Verdict};
 use verbatim_record_proto::v1::Check;
+use verbatim_text::{Text, quoted};
 
-use crate::fields::detail;
+use crate::fields::{dump, fields};
 use crate::input::{Reported, title};
-use crate::ladder::{self, Rung};
+use crate::ladder::{self, Way};
 
-/// Returns findings as text. The text of a finding has the catalogue's wording of the statement, the expected and the
-/// seen value, and each packet of the evidence with its fields and bytes. `test`, `statement` and `number` select
-/// findings; `number` counts a test's findings from 1. The text is empty if no finding matches.
+/// The most premises, packets and other evidence that a finding shows without `fields` or `bytes`.
+const FEW: usize = 6;
+
+/// The findings to explain. A member that is `None` selects all.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Selected<'a> {
+    /// The test.
+    pub test: Option<&'a str>,
+    /// The statement.
+    pub statement: Option<&'a str>,
+    /// The number of the finding within its test, from 1.
+    pub number: Option<usize>,
+}
+
+impl Selected<'_> {
+    fn has(&self, verdict: &Verdict, number: usize, check: &Check) -> bool {
+        self.test.is_none_or(|test| test == verdict.test)
+            && self.statement.is_none_or(|statement| statement == check.statement)
+            && self.number.is_none_or(|selected| selected == number)
+    }
+}
+
+/// The amount of detail of an explanation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Detail {
+    /// Whether each packet has its fields.
+    pub fields: bool,
+    /// Whether each packet has its bytes.
+    pub bytes: bool,
+}
+
+impl Detail {
+    const fn is_full(self) -> bool {
+        self.fields || self.bytes
+    }
+}
+
+/// The commands that an explanation recommends, without the finding.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Commands<'a> {
+    /// The command that explains findings of this run.
+    pub explain: &'a str,
+    /// The command that exports the packets of this run.
+    pub export: &'a str,
+}
+
+/// Returns the selected findings with their numbers within their tests.
+pub fn selected<'a>(
+    reported: &Reported<'a>,
+    of: Selected<'_>,
+) -> impl Iterator<Item = (&'a Verdict, usize, &'a Check)> {
+    let all = reported.verdicts.iter().flat_map(|verdict| {
+        let numbered = (1..).zip(&verdict.findings);
+        numbered.map(move |(number, check)| (verdict, number, check))
+    });
+    all.filter(move |(verdict, number, check)| of.has(verdict, *number, check))
+}
+
+/// Returns the selected findings as text, one line each.
 #[must_use]
-pub fn explain(reported: &Reported<'_>, test: Option<&str>, statement: Option<&str>, number: Option<usize>) -> String {
-    let mut out = String::new();
-    for verdict in reported.verdicts {
-        if test.is_some_and(|test| test != verdict.test) {
-            continue;
+pub fn list(reported: &Reported<'_>, of: Selected<'_>) -> Text {
+    let line = |(verdict, number, check): (&Verdict, usize, &Check)| {
+        let follows = check.follows_from.map_or_else(String::new, |cause| {
+            format!(" (follows from #{})", u64::from(cause) + 1)
+        });
+        Text::of(format_args!(
+            "{} {}#{number} {check}{follows}",
+            check.result(),
+            verdict.test
+        ))
+    };
+    selected(reported, of).map(line).collect()
+}
+
+/// Returns the tests that did not pass and have no finding as text, one line each with the reason.
+#[must_use]
+pub fn list_without_findings(reported: &Reported<'_>) -> Text {
+    let is_open = |verdict: &&Verdict| {
+        verdict.findings.is_empty()
+            && matches!(
+                verdict.outcome(),
+                Outcome::Fail | Outcome::Inconclusive | Outcome::Error
+            )
+    };
+    let line = |verdict: &Verdict| {
+        Text::of(format_args!(
+            "{} {} {}",
+            verdict.outcome(),
+            verdict.test,
+            verdict.reason
+        ))
+    };
+    reported.verdicts.iter().filter(is_open).map(line).collect()
+}
+
+/// Returns the selected findings as text. The text of a finding has its premise, stimulus and answer, the expected and
+/// the seen value, the catalogue's wording of the statement, and what to try. Without detail, it has at most 40 lines.
+/// The text is empty if no finding matches.
+#[must_use]
+pub fn explain(reported: &Reported<'_>, of: Selected<'_>, detail: Detail, commands: Commands<'_>) -> Text {
+    let mut out = Text::new();
+    for (verdict, number, check) in selected(reported, of) {
+        if !out.is_empty() {
+            out.line("");
         }
         let record = reported
             .record(&verdict.test)
             .map_or(&[][..], |record| &record.evidence);
-        for (place, check) in (1..).zip(&verdict.findings) {
-            if statement.is_some_and(|statement| statement != check.statement)
-                || number.is_some_and(|number| number != place)
-            {
-                continue;
-            }
-            out.push_str(&format!("{} {}#{place}\n", verdict.outcome(), verdict.test));
-            out.push_str(&one(check, record));
-            out.push_str(&format!("  again: {}\n\n", reported.again(&verdict.test)));
+        let cause = match verdict.cause() {
+            Cause::Unspecified => String::new(),
+            cause => format!(", cause {cause}"),
+        };
+        out.line(format_args!("{} {}#{number}{cause}", check.result(), verdict.test));
+        out.extend([one(check, record, detail)]);
+        let mut tries = Vec::new();
+        if let Some(cause) = check.follows_from {
+            let other = format!("{}#{}", verdict.test, u64::from(cause) + 1);
+            tries.push(format!("{} {}", commands.explain, quoted(&other)));
         }
+        if !detail.is_full() && !(check.exchanges.is_empty() && check.frames.is_empty()) {
+            tries.push(format!(
+                "{} {} --fields  # and --hex: the fields and bytes of the packets",
+                commands.explain,
+                quoted(&format!("{}#{number}", verdict.test))
+            ));
+        }
+        tries.push(format!(
+            "verbatim tests --long {}  # how the test reads unclear steps",
+            quoted(&verdict.test)
+        ));
+        tries.push(format!("{}  # for Wireshark", commands.export));
+        for (place, command) in tries.iter().enumerate() {
+            let label = if place == 0 { "try:" } else { "" };
+            out.line(format_args!("  {label:<9} {command}"));
+        }
+        out.line(format_args!("  again: {}", reported.again(&verdict.test)));
     }
     out
 }
@@ -37,7 +151,7 @@ pub fn explain(reported: &Reported<'_>, test: Option<&str>, statement: Option<&s
 /// Explains the verdict of a test without findings: the reason, the passed checks and the procedure's progress. Returns
 /// `None` if the test has findings or is not part of the run.
 #[must_use]
-pub fn explain_verdict(reported: &Reported<'_>, test: &str) -> Option<String> {
+pub fn explain_verdict(reported: &Reported<'_>, test: &str) -> Option<Text> {
     let verdict = reported.verdicts.iter().find(|verdict| verdict.test == test)?;
     if !verdict.findings.is_empty() {
         return None;
@@ -46,9 +160,9 @@ pub fn explain_verdict(reported: &Reported<'_>, test: &str) -> Option<String> {
         Cause::Unspecified => String::new(),
         cause => format!(", cause {cause}"),
     };
-    let mut out = format!("{} {test}{cause}\n", verdict.outcome());
+    let mut out = Text::of(format_args!("{} {test}{cause}", verdict.outcome()));
     if !verdict.reason.is_empty() {
-        out.push_str(&format!("  reason:   {}\n", verdict.reason));
+        out.line(format_args!("  reason:   {}", verdict.reason));
     }
     let mut looked_at: Vec<(String, usize)> = Vec::new();
     for check in &verdict.passed {
@@ -64,51 +178,76 @@ pub fn explain_verdict(reported: &Reported<'_>, test: &str) -> Option<String> {
         } else {
             String::new()
         };
-        out.push_str(&format!("  passed:   {words}{times}\n"));
+        out.line(format_args!("  passed:   {words}{times}"));
     }
     for seen in &verdict.observations {
-        out.push_str(&format!("  observed: {}\n", seen.text));
+        out.line(format_args!("  observed: {}", seen.text));
     }
     match reported.record(test) {
-        Some(record) => out.push_str(&format!("  reached:  {}\n", record.reached.in_words())),
-        None => out.push_str("  reached:  nothing: the test did not begin\n"),
+        Some(record) => out.line(format_args!("  reached:  {}", record.reached.in_words())),
+        None => out.line("  reached:  nothing: the test did not begin"),
     }
-    out.push_str(&format!("  again: {}\n", reported.again(test)));
+    out.line(format_args!("  again: {}", reported.again(test)));
     Some(out)
 }
 
-fn one(check: &Check, record: &[Entry]) -> String {
-    let mut out = format!("  {} {}\n", check.statement, title(&check.statement));
-    if let Some(statement) = verbatim_catalog::statement(&check.statement) {
-        out.push_str(&format!(
-            "  demands:  {}\n  source:   {}\n",
-            statement.about, statement.source
-        ));
-    }
-    out.push_str(&format!(
-        "  about:    {}\n  expected: {}\n  seen:     {}\n",
-        check.about, check.expected, check.seen
-    ));
-    for given in &check.given {
-        out.push_str(&format!("  given:    {given}\n"));
-    }
-    if let Some(cause) = check.follows_from {
-        out.push_str(&format!("  follows from finding #{}\n", cause + 1));
-    }
+fn one(check: &Check, record: &[Entry], detail: Detail) -> Text {
+    let title = match title(&check.statement) {
+        "" => String::new(),
+        title => format!(" {title}"),
+    };
+    let mut out = Text::of(format_args!("  {}{title}: {}", check.statement, check.about));
+    let most = if detail.is_full() { usize::MAX } else { FEW };
+    out.extend([few("premise:", &check.given, most)]);
     let rungs = ladder::of(record, &check.exchanges, &check.frames);
-    if rungs.is_empty() {
-        // Completions and measured times have no packets, so their evidence is printed as text.
-        out.extend(check.evidence.iter().map(|words| format!("\n  {words}\n")));
+    for (place, (entry, rung)) in rungs.iter().enumerate() {
+        // The first packet is often the cause, and the last packets are what was judged.
+        if place > 0 && place.saturating_add(most) <= rungs.len() {
+            if place == 1 {
+                let more = rungs.len() - most;
+                out.line(format_args!("  {:<9} {more} more packets; --fields shows them", ""));
+            }
+            continue;
+        }
+        let label = if rung.way == Way::Out { "stimulus:" } else { "answer:" };
+        out.line(format_args!("  {label:<9} {} {}", rung.at, rung.what));
+        for (_, part) in [(detail.fields, fields(entry)), (detail.bytes, dump(entry))]
+            .iter()
+            .filter(|(is_wanted, _)| *is_wanted)
+        {
+            out.block("    ", part.trim_end());
+        }
+        if detail.is_full() {
+            out.line("");
+        }
     }
-    for (entry, rung) in rungs {
-        out.push_str(&packet(entry, &rung));
+    // Completions and measured times have no packets, so their evidence is printed as text.
+    let is_packet = |words: &&String| !rungs.is_empty() && (words.starts_with('#') || words.starts_with("frame "));
+    let others: Vec<&String> = check.evidence.iter().filter(|words| !is_packet(words)).collect();
+    out.extend([few("evidence:", &others, most)]);
+    if let Some(cause) = check.follows_from {
+        out.line(format_args!("  follows from finding #{}", u64::from(cause) + 1));
+    }
+    out.line(format_args!("  expected: {}", check.expected));
+    out.line(format_args!("  seen:     {}", check.seen));
+    if let Some(statement) = verbatim_catalog::statement(&check.statement) {
+        out.line(format_args!("  demands:  {}", statement.about));
+        out.line(format_args!("  source:   {}", statement.source));
     }
     out
 }
 
-fn packet(entry: &Entry, rung: &Rung) -> String {
-    let mut out = format!("\n  {} {} {}\n", rung.at, rung.way.words(), rung.what);
-    let detail = detail(entry);
-    out.extend(detail.trim_end().lines().map(|line| format!("    {line}\n")));
+/// Formats the last of some lines after their label, and the number of the others.
+fn few(label: &str, lines: &[impl AsRef<str>], most: usize) -> Text {
+    let left_out = lines.len().saturating_sub(most);
+    let mut out = Text::new();
+    if left_out > 0 {
+        out.line(format_args!(
+            "  {label:<9} {left_out} more before these; --fields shows them"
+        ));
+    }
+    for line in &lines[left_out..] {
+        out.line(format_args!("  {label:<9} {}", line.as_ref()));
+    }
     out
 }

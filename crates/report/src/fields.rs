@@ -9,10 +9,33 @@ use crate::counted::counted;
 
 /// Returns the fields and bytes of a MAD or frame, or the output of a reset. Other entries have no detail.
 pub(crate) fn detail(entry: &Entry) -> String {
+    match bytes(entry) {
+        Some(bytes) => format!("{}\n{}", fields(entry), hex(bytes)),
+        None => fields(entry),
+    }
+}
+
+/// Returns the bytes of a MAD or frame, in lines with offsets. Other entries have none.
+pub(crate) fn dump(entry: &Entry) -> String {
+    bytes(entry).map_or_else(String::new, hex)
+}
+
+fn bytes(entry: &Entry) -> Option<&[u8]> {
     match entry {
-        Entry::Sent(sent) => format!("{:?}\n\n{}", sent.mad, hex(sent.mad.bytes())),
-        Entry::Arrived(arrived) => format!("{:?}\n\n{}", arrived.mad, hex(arrived.mad.bytes())),
-        Entry::Frame(frame) => format!("{}\n{}", frame_fields(frame), hex(&frame.bytes)),
+        Entry::Sent(sent) => Some(sent.mad.bytes()),
+        Entry::Arrived(arrived) => Some(arrived.mad.bytes()),
+        Entry::Frame(frame) => Some(&frame.bytes),
+        _ => None,
+    }
+}
+
+/// Returns the fields of a MAD or frame, or the output of a reset. Other entries have no fields.
+pub(crate) fn fields(entry: &Entry) -> String {
+    match entry {
+        Entry::Sent(sent) => format!("{:?}\n", sent.mad),
+        Entry::Arrived(arrived) => format!("{:?}\n", arrived.mad),
+        Entry::Frame(frame) => frame_fields(frame),
+        Entry::KernelReport(report) => format!("{}\n", report.text),
         Entry::Reset(reset) => {
             let line = |name: &str, text: &str| match text {
                 "" => String::new(),

@@ -1,8 +1,10 @@
 //! Renders a run as a self-contained page, without scripts or network access.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 
 use askama::Template;
+use askama::filters::Escaper;
 use verbatim_catalog::deviations::{Known, Showed};
 use verbatim_record::{Outcome, Verdict, duration_words};
 use verbatim_record_proto::v1::CheckResult;
@@ -16,7 +18,15 @@ use crate::trend::{Trend, trend};
 /// readers.
 #[must_use]
 pub fn html(of: &Reported<'_>) -> String {
+    linked(of, "")
+}
+
+/// Renders the page as [`html`] does, with a link back to the page at a relative address. Without an address, the page
+/// has no such link.
+#[must_use]
+pub fn linked(of: &Reported<'_>, back: &str) -> String {
     let page = Page {
+        back,
         outcome: of.run.outcome(),
         rig: &of.run.rig,
         summary: of.summary(),
@@ -27,31 +37,46 @@ pub fn html(of: &Reported<'_>) -> String {
             .map(|(outcome, count)| (outcome, format!("{count} {}", words(outcome, count))))
             .collect(),
         statements: statements(of.verdicts),
-        deviations: of.deviations(),
+        deviations: of.known,
         trend: whole_trend(of),
         tests: of.verdicts.iter().map(|verdict| test(of, verdict)).collect(),
+        passed: of.verdicts.iter().filter(|verdict| is_quiet(verdict.outcome())).count(),
     };
     // Writing to a `String` cannot fail, so an error would be a defect of the template.
     page.render()
         .unwrap_or_else(|error| format!("<!doctype html><title>{error}</title>"))
 }
 
+/// The escaper of the page's template, named in askama.toml. Text has no markup, and shows its hidden characters.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Escaped;
+
+impl Escaper for Escaped {
+    fn write_escaped_str<W: fmt::Write>(&self, mut out: W, text: &str) -> fmt::Result {
+        out.write_str(&crate::interval::escaped(text))
+    }
+}
+
 #[derive(Template)]
 #[template(path = "report.html")]
 struct Page<'a> {
+    back: &'a str,
     outcome: Outcome,
     rig: &'a str,
     summary: String,
     facts: Vec<(&'static str, String)>,
     counts: Vec<(Outcome, String)>,
     statements: Vec<StatementRow<'a>>,
-    deviations: Vec<Known>,
+    deviations: &'a [Known],
     trend: Trend,
     tests: Vec<TestPage<'a>>,
+    /// The number of tests that are not on paper.
+    passed: usize,
 }
 
 struct StatementRow<'a> {
     id: &'a str,
+    /// The title, or the requirement if the id already has the title.
     title: &'static str,
     /// The outcome, or `None` if no test checked the statement.
     outcome: Option<Outcome>,
@@ -79,6 +104,8 @@ struct TestPage<'a> {
     passed: Vec<(&'a str, &'a str, &'a str, usize)>,
     /// The measured times with their bounds.
     times: Vec<Picture>,
+    /// The premises of the findings, each once.
+    premises: Vec<&'a str>,
     ladder: &'a [Shown],
 }
 
@@ -151,6 +178,26 @@ fn members_in_words(members: serde_json::Map<String, serde_json::Value>) -> Stri
     known.map(member).collect::<Vec<_>>().join(", ")
 }
 
+/// Returns whether paper leaves out the tests with this outcome.
+const fn is_quiet(outcome: Outcome) -> bool {
+    matches!(outcome, Outcome::Pass | Outcome::NotApplicable | Outcome::Skipped)
+}
+
+/// The most findings of a test, and the most lines of evidence of a finding, that are on paper.
+const MOST_ON_PAPER: usize = 4;
+
+impl StatementRow<'_> {
+    fn is_quiet(&self) -> bool {
+        self.outcome.is_none_or(is_quiet)
+    }
+}
+
+impl TestPage<'_> {
+    fn is_quiet(&self) -> bool {
+        is_quiet(self.verdict.outcome())
+    }
+}
+
 /// Returns a row for each statement of the tests, the worst outcome first.
 fn statements(verdicts: &[Verdict]) -> Vec<StatementRow<'_>> {
     let mut by_id: BTreeMap<&str, Vec<(&str, Option<Outcome>)>> = BTreeMap::new();
@@ -168,9 +215,16 @@ fn statements(verdicts: &[Verdict]) -> Vec<StatementRow<'_>> {
     }
     let mut rows: Vec<StatementRow<'_>> = by_id
         .into_iter()
+        .map(|(id, mut tests)| {
+            tests.sort_by_key(|(_, outcome)| core::cmp::Reverse(*outcome));
+            (id, tests)
+        })
         .map(|(id, tests)| StatementRow {
             id,
-            title: title(id),
+            title: match title(id) {
+                "" => verbatim_catalog::statement(id).map_or("", |known| &known.about),
+                title => title,
+            },
             outcome: tests.iter().map(|(_, outcome)| *outcome).max().flatten(),
             tests,
         })
@@ -215,6 +269,17 @@ fn passed(verdict: &Verdict) -> Vec<(&str, &str, &str, usize)> {
     out
 }
 
+/// Returns the premises of all findings, each once.
+fn premises(verdict: &Verdict) -> Vec<&str> {
+    let mut out: Vec<&str> = Vec::new();
+    for given in verdict.findings.iter().flat_map(|check| &check.given) {
+        if !out.contains(&given.as_str()) {
+            out.push(given);
+        }
+    }
+    out
+}
+
 fn test<'a>(of: &Reported<'a>, verdict: &'a Verdict) -> TestPage<'a> {
     let known = verbatim_catalog::TESTS.iter().find(|test| test.id == verdict.test);
     let outcome = verdict.outcome();
@@ -245,12 +310,13 @@ fn test<'a>(of: &Reported<'a>, verdict: &'a Verdict) -> TestPage<'a> {
         followers: followers(verdict).map(ToString::to_string).collect(),
         reason: match outcome {
             Outcome::Pass => String::new(),
-            Outcome::Error => explanation(verdict),
+            Outcome::Error => explanation(verdict).to_string(),
             _ if verdict.findings.is_empty() => verdict.reason.clone(),
             _ => String::new(),
         },
         passed: passed(verdict),
         times: pictures(verdict),
+        premises: premises(verdict),
         ladder: of.record(&verdict.test).map_or(&[], |record| &record.ladder),
     }
 }

@@ -3,10 +3,10 @@
 use core::time::Duration;
 use std::collections::{BTreeMap, HashMap};
 
-use verbatim_catalog::Register;
 use verbatim_catalog::deviations::{Known, Showed};
 use verbatim_record::{Entry, Outcome, Span, Verdict};
 use verbatim_record_proto::v1::{Check, RunInfo};
+use verbatim_text::{Command, Text};
 
 use crate::counted::{counted, plural};
 use crate::digest::Digest;
@@ -25,8 +25,8 @@ pub struct Reported<'a> {
     pub before: &'a [Past],
     /// The tests whose verdict was taken from the run instead of judged anew, each with the reason.
     pub not_judged_anew: &'a BTreeMap<String, String>,
-    /// The known deviations of devices.
-    pub deviations: &'a Register,
+    /// The known deviations of this kind of device, each with whether it was seen.
+    pub known: &'a [Known],
     /// Whether JUnit and TAP do not count a test as failed if known deviations explain all its findings.
     pub tolerates_known: bool,
     /// The manifest's hash and its signer, as text, or empty without a bundle.
@@ -41,15 +41,9 @@ impl<'a> Reported<'a> {
             .find(|record| record.begin.as_ref().is_some_and(|begin| begin.test == test))
     }
 
-    /// Returns the known deviations of this kind of device, each with whether it was seen.
-    pub(crate) fn deviations(&self) -> Vec<Known> {
-        self.deviations
-            .known(&self.run.fingerprint, self.run.started_ns, self.verdicts)
-    }
-
     /// Returns whether a test does not count as failed, because known deviations explain all its findings.
-    pub(crate) fn is_tolerated(&self, test: &str, known: &[Known]) -> bool {
-        self.tolerates_known && known.iter().any(|known| known.test == test && known.explains_all)
+    pub(crate) fn is_tolerated(&self, test: &str) -> bool {
+        self.tolerates_known && self.known.iter().any(|known| known.test == test && known.explains_all)
     }
 
     /// Returns the reason why a test's verdict was taken from the run, or `None` if it was judged anew.
@@ -103,14 +97,7 @@ impl<'a> Reported<'a> {
 
     /// Returns the command that repeats a test with the same seed and parameters.
     pub(crate) fn again(&self, test: &str) -> String {
-        let options = match self.run.rig_options.as_str() {
-            "" => String::new(),
-            options => format!(" {options}"),
-        };
-        let mut command = format!(
-            "verbatim run{options} --rig {} {test} --seed {}",
-            self.run.rig, self.run.seed
-        );
+        let mut set = Vec::new();
         if let Some(begin) = self.record(test).and_then(|record| record.begin.as_ref()) {
             let known = verbatim_catalog::TESTS.iter().find(|known| known.id == test);
             for (name, value) in &begin.parameters {
@@ -123,11 +110,11 @@ impl<'a> Reported<'a> {
                     }
                 });
                 if usual != Some(*value) {
-                    command.push_str(&format!(" --set {name}={value}"));
+                    set.push(format!("{name}={value}"));
                 }
             }
         }
-        command
+        again(self.run, Some(&self.run.rig), test, &set)
     }
 
     /// Returns the time of the run's start, by RFC 3339 in UTC. The report then does not depend on the time zone of
@@ -141,6 +128,38 @@ impl<'a> Reported<'a> {
             },
         )
     }
+}
+
+/// Options that select the rig of a run; a record stores them.
+const RIG_OPTIONS: [&str; 10] = [
+    "--server",
+    "--rig-file",
+    "--deviations",
+    "--rig-key",
+    "--umad",
+    "--route",
+    "--lid",
+    "--packets",
+    "--agent",
+    "--ip",
+];
+
+/// Returns the command that repeats a test. Words of the record cannot add a command of the shell or another option.
+#[must_use]
+pub fn again(run: &RunInfo, rig: Option<&str>, test: &str, set: &[String]) -> String {
+    let is_option = [Some(test), rig].iter().flatten().any(|word| word.starts_with('-'));
+    let command = Command::new("verbatim run").options(&run.rig_options, &RIG_OPTIONS);
+    let Some(mut command) = command.filter(|_| !is_option) else {
+        return "no command: the record has other options than those of a rig".into();
+    };
+    if let Some(rig) = rig {
+        command = command.own("--rig").word(rig);
+    }
+    command = command.word(test).own("--seed").word(run.seed);
+    for set in set {
+        command = command.own("--set").word(set);
+    }
+    command.to_string()
 }
 
 /// Formats the date of a time in nanoseconds since 1970.
@@ -245,10 +264,10 @@ pub(crate) fn followers(verdict: &Verdict) -> impl Iterator<Item = &Check> {
 
 /// Explains a verdict in lines of text: each finding's statement, expected value, seen value and evidence. The
 /// text begins with the verdict's reason if there is no finding or the outcome is ERROR.
-pub(crate) fn explanation(verdict: &Verdict) -> String {
-    let mut out = String::new();
+pub(crate) fn explanation(verdict: &Verdict) -> Text {
+    let mut out = Text::new();
     if verdict.findings.is_empty() || verdict.outcome() == Outcome::Error {
-        out.push_str(&format!("{}\n", verdict.reason));
+        out.extend([Text::message(&verdict.reason)]);
     }
     for Finding { check, times } in findings(verdict) {
         let title = title(&check.statement);
@@ -262,24 +281,23 @@ pub(crate) fn explanation(verdict: &Verdict) -> String {
         } else {
             String::new()
         };
-        out.push_str(&format!(
-            "{}{title}: {}{times}\n  expected  {}\n  seen      {}\n",
-            check.statement, check.about, check.expected, check.seen
-        ));
+        out.line(format_args!("{}{title}: {}{times}", check.statement, check.about));
+        out.line(format_args!("  expected  {}", check.expected));
+        out.line(format_args!("  seen      {}", check.seen));
         for given in &check.given {
-            out.push_str(&format!("  given     {given}\n"));
+            out.line(format_args!("  given     {given}"));
         }
         for evidence in &check.evidence {
-            out.push_str(&format!("  evidence  {evidence}\n"));
+            out.line(format_args!("  evidence  {evidence}"));
         }
     }
     for check in followers(verdict) {
-        out.push_str(&format!("follows from these: {check}\n"));
+        out.line(format_args!("follows from these: {check}"));
     }
     for restored in verdict.restored.iter().filter(|restored| !restored.is_complete()) {
-        out.push_str(&format!("not restored: {} {}\n", restored.area, restored.failure));
+        out.line(format_args!("not restored: {} {}", restored.area, restored.failure));
         for field in &restored.left {
-            out.push_str(&format!("  {field}\n"));
+            out.line(format_args!("  {field}"));
         }
     }
     out

@@ -9,6 +9,7 @@ use std::fmt::Write as _;
 
 use verbatim_record::{Check, Measured, Verdict, duration_words};
 use verbatim_record_proto::v1::CheckResult;
+use verbatim_text::shown_lines;
 
 /// The most rows of a picture. If a statement has more rows, those with failed and inconclusive checks come first.
 const ROWS: usize = 24;
@@ -263,10 +264,10 @@ pub(crate) const fn class(result: CheckResult) -> &'static str {
     }
 }
 
-/// Escapes text for XML.
+/// Escapes text for XML, and shows its hidden characters.
 pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    for letter in text.chars() {
+    for letter in shown_lines(text).chars() {
         match letter {
             '&' => out.push_str("&amp;"),
             '<' => out.push_str("&lt;"),

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use chrono::DateTime;
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
-use verbatim_catalog::deviations::Known;
 use verbatim_record::{Outcome, Verdict};
+use verbatim_text::{Text, shown, shown_lines};
 
 use crate::input::{Reported, explanation, in_words};
 
@@ -17,7 +18,7 @@ use crate::input::{Reported, explanation, in_words};
 /// allows no properties there.
 #[must_use]
 pub fn junit(of: &Reported<'_>) -> String {
-    let mut suite = TestSuite::new(&of.run.rig);
+    let mut suite = TestSuite::new(&*shown(&of.run.rig));
     for (name, value) in [
         ("run", &of.run.id),
         ("rig_kind", &of.run.rig_kind),
@@ -26,10 +27,17 @@ pub fn junit(of: &Reported<'_>) -> String {
         ("host", &of.run.host),
         ("fingerprint", &of.run.fingerprint),
     ] {
-        suite.add_property((name, value.as_str()));
+        suite.add_property((name, &*shown(value)));
     }
-    let known = of.deviations();
-    suite.add_test_cases(of.verdicts.iter().map(|verdict| case(of, verdict, &known)));
+    if let Some(at) = i64::try_from(of.run.started_ns).ok().filter(|at| *at > 0) {
+        suite.set_timestamp(DateTime::from_timestamp_nanos(at));
+    }
+    if !of.run.host.is_empty() {
+        suite.extra.insert("hostname".into(), (&*shown(&of.run.host)).into());
+    }
+    let times = of.verdicts.iter().filter_map(|verdict| of.took(&verdict.test));
+    suite.set_time(times.sum());
+    suite.add_test_cases(of.verdicts.iter().map(|verdict| case(of, verdict)));
     let mut report = Report::new("verbatim");
     report.add_test_suite(suite);
     let mut xml = report.to_string().unwrap_or_else(|error| format!("<!-- {error} -->"));
@@ -54,9 +62,9 @@ fn without_skipped(mut xml: String) -> String {
     xml
 }
 
-fn case(of: &Reported<'_>, verdict: &Verdict, known: &[Known]) -> TestCase {
+fn case(of: &Reported<'_>, verdict: &Verdict) -> TestCase {
     let outcome = verdict.outcome();
-    let is_tolerated = of.is_tolerated(&verdict.test, known);
+    let is_tolerated = of.is_tolerated(&verdict.test);
     let mut status = match outcome {
         _ if is_tolerated => TestCaseStatus::skipped(),
         Outcome::Pass => TestCaseStatus::success(),
@@ -67,36 +75,37 @@ fn case(of: &Reported<'_>, verdict: &Verdict, known: &[Known]) -> TestCase {
     if is_tolerated {
         status
             .set_type("KNOWN")
-            .set_message(format!("{outcome}, known: {}", verdict.reason));
+            .set_message(format!("{outcome}, known: {}", shown_lines(&verdict.reason)));
     } else if outcome != Outcome::Pass {
         status
             .set_type(outcome.to_string())
-            .set_message(verdict.reason.as_str());
+            .set_message(&*shown_lines(&verdict.reason));
     }
     if matches!(outcome, Outcome::Fail | Outcome::Inconclusive | Outcome::Error) {
         status.set_description(format!("{}\n{}", explanation(verdict), of.again(&verdict.test)));
     }
-    let mut case = TestCase::new(verdict.test.as_str(), status);
+    let mut case = TestCase::new(&*shown(&verdict.test), status);
     // The chapter, which readers of JUnit XML show as a folder.
     let chapter = verdict.test.split('-').next().unwrap_or_default();
-    case.set_classname(format!("verbatim.{chapter}"));
+    case.set_classname(format!("verbatim.{}", shown(chapter)));
     case.set_time(of.took(&verdict.test).unwrap_or(Duration::ZERO));
-    let statements = verdict
-        .statements
-        .iter()
-        .map(|statement| format!("statement: {statement}\n"));
-    let names = verdict.aliases.iter().map(|name| format!("public name: {name}\n"));
-    let mut about: String = statements.chain(names).collect();
+    let mut about = Text::new();
+    for statement in &verdict.statements {
+        about.line(format_args!("statement: {statement}"));
+    }
+    for name in &verdict.aliases {
+        about.line(format_args!("public name: {name}"));
+    }
     if outcome != Outcome::Pass {
-        about.push_str(&format!("cause: {}\n", verdict.cause()));
+        about.line(format_args!("cause: {}", verdict.cause()));
     }
     if let Some(as_recorded) = of.as_recorded(&verdict.test) {
-        about.push_str(&format!("{as_recorded}\n"));
+        about.line(as_recorded);
     }
     // List known deviations whether or not they are tolerated.
-    for known in known.iter().filter(|known| known.test == verdict.test) {
-        about.push_str(&format!("{}\n", in_words(known)));
+    for known in of.known.iter().filter(|known| known.test == verdict.test) {
+        about.line(in_words(known));
     }
-    case.set_system_out(about);
+    case.set_system_out(&*about);
     case
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use verbatim_record::verbs::{command_words, event_words, reply_words};
-use verbatim_record::{Entry, Match, Side, Verdict, duration_words};
+use verbatim_record::{Entry, Match, Side, Verdict, duration_words, kernel_report_name};
 use verbatim_wire::packet::{NotAPacket, Packet};
 
 use crate::counted::counted;
@@ -17,6 +17,9 @@ const AROUND: usize = 4;
 const WHOLE: usize = 120;
 /// The most shown rungs that are evidence. A test may have a thousand such rungs.
 const MOST: usize = 60;
+
+/// The most rungs of a test that are on paper: the first rungs of its premises and evidence.
+const ON_PAPER: usize = 8;
 
 /// The direction of an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,6 +55,10 @@ pub(crate) struct Rung {
     pub(crate) detail: String,
     /// Whether a finding names the event as evidence.
     pub(crate) is_evidence: bool,
+    /// Whether the event shows a premise of a finding.
+    pub(crate) is_premise: bool,
+    /// Whether the event is also on paper.
+    pub(crate) is_on_paper: bool,
 }
 
 /// One line of the shown ladder.
@@ -71,7 +78,7 @@ pub(crate) fn ladder(record: &[Entry], verdict: &Verdict) -> Vec<Shown> {
     let shown = places(record, &evidence, total);
     let mut labels = vec![String::new()];
     let mut out = Vec::new();
-    let (mut place, mut next) = (0, 0);
+    let (mut place, mut next, mut on_paper) = (0, 0, 0);
     for entry in record {
         if let Entry::Label { name, .. } = entry {
             labels.push(name.clone());
@@ -85,7 +92,12 @@ pub(crate) fn ladder(record: &[Entry], verdict: &Verdict) -> Vec<Shown> {
                 out.push(Shown::LeftOut(place - next));
             }
             next = place + 1;
-            out.extend(rung(entry, &labels, evidence.has(entry), true).map(Shown::Rung));
+            if let Some(mut rung) = rung(entry, &labels, evidence.has(entry), true) {
+                rung.is_premise = evidence.is_premise(entry);
+                rung.is_on_paper = (rung.is_evidence || rung.is_premise) && on_paper < ON_PAPER;
+                on_paper += usize::from(rung.is_on_paper);
+                out.push(Shown::Rung(rung));
+            }
         }
         place += 1;
     }
@@ -104,7 +116,8 @@ fn places(record: &[Entry], evidence: &Evidence, total: usize) -> BTreeSet<usize
         return (0..total).collect();
     }
     let rungs = record.iter().filter(|entry| is_rung(entry)).enumerate();
-    let judged = rungs.filter(|(_, entry)| evidence.has(entry)).map(|(place, _)| place);
+    let is_judged = |(_, entry): &(usize, &Entry)| evidence.has(entry) || evidence.is_premise(entry);
+    let judged = rungs.filter(is_judged).map(|(place, _)| place);
     judged
         .take(MOST)
         .chain([0, last])
@@ -136,6 +149,8 @@ fn rung(entry: &Entry, labels: &[String], is_evidence: bool, with_detail: bool) 
         what,
         detail: if with_detail { detail(entry) } else { String::new() },
         is_evidence,
+        is_premise: false,
+        is_on_paper: false,
     })
 }
 
@@ -163,9 +178,14 @@ fn bare(entry: &Entry, labels: &[String]) -> Option<(Way, String)> {
                 0 => String::new(),
                 attempt => format!(", repetition {attempt}"),
             };
+            let key = if sent.mad.is_smp() {
+                format!(" M_Key {}", sent.mad.m_key())
+            } else {
+                String::new()
+            };
             (
                 Way::Out,
-                format!("#{}{}: {}{again}", sent.exchange, label(sent.label), sent.mad),
+                format!("#{}{}: {}{key}{again}", sent.exchange, label(sent.label), sent.mad),
             )
         }
         Entry::Arrived(arrived) => {
@@ -213,6 +233,10 @@ fn bare(entry: &Entry, labels: &[String]) -> Option<(Way, String)> {
                 label(waited.label),
                 duration_words(waited.until.since(waited.since))
             ),
+        ),
+        Entry::KernelReport(report) => (
+            Way::Here,
+            format!("kernel of {}: {}", side(report.side), kernel_report_name(&report.text)),
         ),
         Entry::Reset(reset) => {
             let why = match reset.silent.as_str() {

@@ -19,9 +19,9 @@ mod trend;
 
 pub use counted::{counted, plural};
 pub use digest::Digest;
-pub use explain::{explain, explain_verdict};
-pub use html::html;
-pub use input::Reported;
+pub use explain::{Commands, Detail, Selected, explain, explain_verdict, list, list_without_findings, selected};
+pub use html::{html, linked};
+pub use input::{Reported, again};
 pub use junit::junit;
 pub use markdown::markdown;
 pub use tap::tap;

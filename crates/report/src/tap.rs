@@ -1,6 +1,7 @@
 //! The Test Anything Protocol, limited to the features that versions 13 and 14 share.
 
 use verbatim_record::{Outcome, Verdict};
+use verbatim_text::shown;
 
 use crate::input::{Reported, explanation, in_words};
 
@@ -15,14 +16,13 @@ use crate::input::{Reported, explanation, in_words};
 #[must_use]
 pub fn tap(of: &Reported<'_>) -> String {
     let mut out = format!("TAP version 13\n# {}\n1..{}\n", line(&of.summary()), of.verdicts.len());
-    let known = of.deviations();
     for (number, verdict) in (1..).zip(of.verdicts) {
-        let is_tolerated = of.is_tolerated(&verdict.test, &known);
+        let is_tolerated = of.is_tolerated(&verdict.test);
         out.push_str(&point(of, number, verdict, is_tolerated));
         if let Some(as_recorded) = of.as_recorded(&verdict.test) {
             out.push_str(&format!("# {}\n", line(&as_recorded)));
         }
-        for known in known.iter().filter(|known| known.test == verdict.test) {
+        for known in of.known.iter().filter(|known| known.test == verdict.test) {
             out.push_str(&format!("# {}\n", line(&in_words(known))));
         }
     }
@@ -41,7 +41,7 @@ fn point(of: &Reported<'_>, number: usize, verdict: &Verdict, is_tolerated: bool
     // A YAML literal block accepts any indented text.
     let text: String = explanation(verdict)
         .lines()
-        .map(|line| format!("    {}\n", shown(line)))
+        .map(|line| format!("    {line}\n"))
         .collect();
     let todo = if is_tolerated { " # TODO known deviation" } else { "" };
     format!(
@@ -58,13 +58,7 @@ fn yaml(text: &str) -> String {
 
 /// Joins text into one line.
 fn line(text: &str) -> String {
-    shown(&text.split_whitespace().collect::<Vec<_>>().join(" "))
-}
-
-/// Replaces control characters and line separators, because readers or terminals would interpret them.
-fn shown(line: &str) -> String {
-    let ends_or_commands = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
-    line.replace(ends_or_commands, "\u{FFFD}")
+    shown(&text.split_whitespace().collect::<Vec<_>>().join(" ")).into_owned()
 }
 
 /// Escapes `\` and `#`. An unescaped `#` would begin a directive.

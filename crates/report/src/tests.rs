@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use verbatim_catalog::Register;
 use verbatim_record::{Begin, Cause, Entry, Frame, Outcome, Role, Span, StopReason, Stopped, Time, Verdict};
-use verbatim_record_proto::v1::{Check, CheckResult, RunInfo};
+use verbatim_record_proto::v1::{Check, CheckResult, Observation, RunInfo};
 
 use crate::ladder::Shown;
-use crate::{Digest, Reported, explain_verdict, html, junit, markdown, tap};
+use crate::{Commands, Detail, Digest, Reported, Selected, explain, explain_verdict, html, junit, list, markdown, tap};
 
 fn verdict(test: &str, outcome: Outcome, reason: &str) -> Verdict {
     Verdict {
@@ -72,7 +72,7 @@ fn with<T>(text: &str, form: impl FnOnce(&Reported<'_>) -> T) -> T {
         records: &[],
         before: &[],
         not_judged_anew: &BTreeMap::new(),
-        deviations: &Register::default(),
+        known: &[],
         tolerates_known: false,
         seal: "",
     })
@@ -94,6 +94,116 @@ fn junit_maps_inconclusive_to_error() {
         "{xml}"
     );
     assert!(xml.contains("type=\"INCONCLUSIVE\""), "{xml}");
+}
+
+#[test]
+fn junit_has_host_start_and_times() {
+    let (run, verdicts) = of_rxe();
+    let run = RunInfo {
+        host: "lab-7".into(),
+        ..run
+    };
+    let mut record = Digest::of(&of_a_command(None), &verdicts[0]);
+    record.took = Some(core::time::Duration::from_millis(1500));
+    record.begin = Some(Begin {
+        test: verdicts[0].test.clone(),
+        ..Begin::default()
+    });
+    let xml = junit(&Reported {
+        run: &run,
+        verdicts: &verdicts,
+        records: &[record],
+        before: &[],
+        not_judged_anew: &BTreeMap::new(),
+        known: &[],
+        tolerates_known: false,
+        seal: "",
+    });
+    for words in [
+        "hostname=\"lab-7\"",
+        "timestamp=\"2026-11-24T02:35:34.000+00:00\"",
+        "<testsuite name=\"rxe\"",
+    ] {
+        assert!(xml.contains(words), "{words}: {xml}");
+    }
+    assert_eq!(xml.matches("time=\"1.500\"").count(), 2, "{xml}");
+}
+
+#[test]
+fn explained_finding_has_at_most_40_lines() {
+    let mut verdict = verdict("c09-1", Outcome::Fail, "it");
+    let frame = |number: u32| {
+        Entry::Frame(Frame {
+            number,
+            label: 0,
+            port: 0,
+            received: number % 2 == 0,
+            at: Span::exactly(Time(0)),
+            bytes: vec![0; 64].into(),
+            delimiter: None,
+        })
+    };
+    let record: Vec<Entry> = (1..=90).map(frame).collect();
+    verdict.findings = vec![
+        Check {
+            exchanges: vec![],
+            frames: (1..=90).collect(),
+            given: vec!["a premise".into(); 30],
+            evidence: vec!["a completion".into(); 30],
+            ..finding(CheckResult::Fail, "it")
+        },
+        Check {
+            follows_from: Some(0),
+            ..finding(CheckResult::Fail, "other")
+        },
+    ];
+    let mut digest = Digest::of(&record, &verdict);
+    digest.begin = Some(Begin {
+        test: "c09-1".into(),
+        ..Begin::default()
+    });
+    let (run, records, verdicts) = (RunInfo::default(), [digest], [verdict]);
+    let reported = Reported {
+        run: &run,
+        verdicts: &verdicts,
+        records: &records,
+        before: &[],
+        not_judged_anew: &BTreeMap::new(),
+        known: &[],
+        tolerates_known: false,
+        seal: "",
+    };
+    let first = Selected {
+        number: Some(1),
+        ..Selected::default()
+    };
+    let commands = Commands {
+        explain: "verbatim explain r",
+        export: "verbatim export r",
+    };
+    let text = explain(&reported, first, Detail::default(), commands);
+    assert!(text.lines().count() <= 40, "{text}");
+    for words in [
+        "  premise:  a premise",
+        "  stimulus: ",
+        "  answer:   ",
+        "84 more packets",
+    ] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    let whole = Detail {
+        fields: false,
+        bytes: true,
+    };
+    assert_eq!(
+        explain(&reported, first, whole, commands)
+            .matches("    0030  00")
+            .count(),
+        90
+    );
+    let lines = list(&reported, Selected::default());
+    assert_eq!(lines.lines().count(), 2, "{lines}");
+    assert!(lines.ends_with(" (follows from #1)\n"), "{lines}");
 }
 
 #[test]
@@ -146,7 +256,7 @@ fn verdicts_not_judged_anew_are_marked() {
         records: &[],
         before: &[],
         not_judged_anew: &BTreeMap::from([(verdicts[0].test.clone(), "of revision 2".into())]),
-        deviations: &Register::default(),
+        known: &[],
         tolerates_known: false,
         seal: "",
     };
@@ -199,7 +309,7 @@ fn equal_passed_checks_are_grouped() {
         records: &[],
         before: &[],
         not_judged_anew: &BTreeMap::new(),
-        deviations: &Register::default(),
+        known: &[],
         tolerates_known: false,
         seal: "manifest SHA-256 12ab",
     });
@@ -278,6 +388,95 @@ fn of_a_command(stopped: Option<&str>) -> Vec<Entry> {
     [label, frame].into_iter().chain(stopped).collect()
 }
 
+/// Text that forges a line, a row or markup in one of the forms, or commands a terminal or a shell.
+const HOSTILE: &str = "x\n| `forged` | PASS | | |\nok 99 - forged\npublic name: forged\n<script>id</script>`'\"; \
+    $(id) #\u{1b}[2K\u{9b}2K\u{202e}\r| ``` |\nsigned   by key 00, as demanded";
+
+#[test]
+fn words_of_a_bundle_forge_nothing_in_any_form() {
+    let (mut run, mut verdicts) = all(HOSTILE);
+    run.id = HOSTILE.into();
+    run.catalogue = HOSTILE.into();
+    run.rig_options = format!("--rig-file a; {HOSTILE}");
+    for verdict in &mut verdicts {
+        verdict.test = HOSTILE.into();
+        verdict.aliases = vec![HOSTILE.into()];
+        verdict.statements = vec![HOSTILE.into()];
+        verdict.observations = vec![Observation {
+            text: HOSTILE.into(),
+            ..Observation::default()
+        }];
+    }
+    let not_judged_anew = BTreeMap::from([(HOSTILE.to_owned(), HOSTILE.to_owned())]);
+    let of = Reported {
+        run: &run,
+        verdicts: &verdicts,
+        records: &[],
+        before: &[],
+        not_judged_anew: &not_judged_anew,
+        known: &[],
+        tolerates_known: false,
+        seal: HOSTILE,
+    };
+    let (markdown, html, tap, xml) = (markdown(&of), html(&of), tap(&of), junit(&of));
+    let commands = Commands {
+        explain: "verbatim explain r",
+        export: "verbatim export r",
+    };
+    let explained = explain(&of, Selected::default(), Detail::default(), commands).to_string();
+    for form in [&markdown, &html, &tap, &xml, &explained] {
+        assert!(!form.contains(['\u{1b}', '\u{9b}', '\u{202e}', '\r']), "{form:?}");
+    }
+    // HTML has no lines.
+    for form in [&markdown, &tap, &xml, &explained] {
+        assert!(!form.lines().any(|line| line.starts_with("signed")), "{form}");
+    }
+    assert!(!html.contains("<script") && !xml.contains("<script"), "{html}{xml}");
+    let row = |line: &&str| line.starts_with('|');
+    assert_eq!(markdown.lines().filter(row).count(), 2 + verdicts.len(), "{markdown}");
+    // The only markup of others is in code.
+    let literal = markdown.replace("\\<script", "");
+    let in_code = |line: &&str| line.contains("<script") && !line.contains('`');
+    assert_eq!(literal.lines().filter(in_code).count(), 0, "{markdown}");
+    assert!(!tap.lines().any(|line| line.starts_with("ok 99")), "{tap}");
+    assert!(
+        !xml.lines().any(|line| line.starts_with("public name: forged")),
+        "{xml}"
+    );
+    let report = quick_junit::Report::deserialize_from_str(&xml).unwrap();
+    assert_eq!(report.tests, verdicts.len());
+}
+
+#[test]
+fn stored_options_cannot_add_a_command_or_an_option() {
+    let of = |rig: &str, options: &str, test: &str| {
+        let run = RunInfo {
+            rig: rig.into(),
+            rig_options: options.into(),
+            ..RunInfo::default()
+        };
+        crate::again(&run, Some(rig), test, &["a=1".into()])
+    };
+    let whole = "verbatim run --rig-file '/a b' --rig mine c14-1 --seed 0 --set a=1";
+    assert_eq!(of("mine", "--rig-file '/a b'", "c14-1"), whole);
+    assert_eq!(
+        of("m; id", "", "$(id)"),
+        "verbatim run --rig 'm; id' '$(id)' --seed 0 --set a=1"
+    );
+    for (rig, options, test) in [
+        ("mine", "; id", "c14-1"),
+        ("mine", "--record /etc/x", "c14-1"),
+        ("mine", "--rig-file 'a", "c14-1"),
+        ("--server=x", "", "c14-1"),
+        ("mine", "", "--server=https://x"),
+    ] {
+        assert!(
+            of(rig, options, test).starts_with("no command"),
+            "{rig} {options} {test}"
+        );
+    }
+}
+
 #[test]
 fn verdict_without_findings_is_explained() {
     let (why, verdicts) = (
@@ -304,12 +503,12 @@ fn verdict_without_findings_is_explained() {
         records: &records,
         before: &[],
         not_judged_anew: &not_judged_anew,
-        deviations: &Register::default(),
+        known: &[],
         tolerates_known: false,
         seal: "",
     };
     assert_eq!(
-        explain_verdict(&reported, "c09-1").unwrap(),
+        &*explain_verdict(&reported, "c09-1").unwrap(),
         "NOT_APPLICABLE c09-1, cause DUT\n  reason:   the DUT's device x has no READ\n  reached:  it ended after 1 packet, \
          the last for \"post the SEND\": the DUT's device x has no READ\n  again: verbatim run --rig-file '/tmp/my rigs.toml' \
          --rig mine c09-1 --seed 0\n"
@@ -344,13 +543,14 @@ fn of_rxe() -> (RunInfo, Vec<Verdict>) {
 #[test]
 fn known_fail_is_named_in_every_form() {
     let (run, verdicts) = of_rxe();
+    let known = Register::default().known(&run.fingerprint, run.started_ns, &verdicts);
     let of = Reported {
         run: &run,
         verdicts: &verdicts,
         records: &[],
         before: &[],
         not_judged_anew: &BTreeMap::new(),
-        deviations: &Register::default(),
+        known: &known,
         tolerates_known: false,
         seal: "",
     };
@@ -388,7 +588,7 @@ fn nested_fingerprint_is_formatted() {
         records: &[],
         before: &[],
         not_judged_anew: &BTreeMap::new(),
-        deviations: &Register::default(),
+        known: &[],
         tolerates_known: false,
         seal: "",
     });

@@ -22,6 +22,8 @@
 //! write_counters = true     # umad, model: tests may write the device's counters, which cannot be restored exactly
 //! # reset = ["./power", "cycle"] # any kind but virtual: runs between tests and when the device stops responding
 //! # reset_within = 60       # time limit of the reset, in seconds
+//! # dut_console = "dut.log" # console of the host whose kernel is the DUT
+//! # tester_console = "tester.log" # console of the tester's host
 //! # time_scale = 10000      # model, packet: the device's clock is this many times slower than real time
 //! # time_scale_least = 2000 # lower limit of that factor, if the device's speed varies
 //! # agent_within = 600      # packet, verbs: time limit of an agent's command, in seconds
@@ -29,6 +31,7 @@
 //! # dut_ack_timeout_least = 16 # virtual, packet, verbs: code of the shortest local ACK timeout that the device honors
 //! # dut_out_of_order = true # virtual, packet, verbs: the device may write data to memory out of order
 //! # agent = "10.1.2.3:7000" # umad: an agent on the DUT's host, to report that host's kernel and driver
+//! # verbs = true            # umad: tests also use verbs of both adapters, which are on InfiniBand; needs `agent`
 //! [rig.env]                 # umad: environment variables that the process must start with
 //! LD_PRELOAD = "/opt/a.so"
 //!
@@ -47,6 +50,7 @@
 //! link_choices = ["corrupts-and-forwards", "checks-icrc-in-transit", "forwards-short-packets", "takes-grh-on-vl15"]
 //! disturbance = ["loses", "swaps", "late"]
 //! busy = 2                  # how many of 16 SMPs get a response with the status "busy", at random
+//! infiniband = true         # both adapters are on InfiniBand; the rig then sends no frames
 //! ipv6 = true               # frames use IPv6
 //! simulated = false         # apply the rules for hardware instead of those for simulated time
 //!
@@ -73,7 +77,7 @@
 //! agent = "unix:/run/agent.sock"
 //! ```
 //!
-//! Relative paths start at the directory of the rig file. The rig `virtual` always exists.
+//! Relative paths start at the directory of the rig file. The rig `virtual` always exists. Without a daemon, so does `virtual-ib`.
 
 mod given;
 mod hint;
@@ -90,17 +94,18 @@ use std::ffi::OsString;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use verbatim_catalog::Register;
 use verbatim_catalog::deviations::DeviationsError;
-use verbatim_tester::Route;
+use verbatim_tester::{Need, Route};
 use verbatim_wire::{Lid, MKey, SubnetTimeout};
 
 pub use given::WrongKey;
 pub use known::KnownOfDut;
 pub use parse::defect;
 pub use peer::{AgentConfig, PacketConfig, VerbsConfig, Wire};
-pub use slow::{ResetConfig, Slowness};
+pub use slow::{Consoles, ResetConfig, Slowness};
 pub use virtual_rig::{DeviceSeed, Disturbances, ProfileName, VirtualConfig};
 
 /// The environment variable that names the rig file.
@@ -109,6 +114,10 @@ pub const VARIABLE: &str = "VERBATIM_RIG_FILE";
 pub const SYSTEM_FILE: &str = "/etc/verbatim/rigs.toml";
 /// Name of the built-in rig, which always exists.
 pub const BUILT_IN: &str = "virtual";
+/// Name of the built-in rig of an InfiniBand pair. A daemon does not offer this rig.
+pub const BUILT_IN_PAIR: &str = "virtual-ib";
+/// LID that the tester gives the device of the built-in InfiniBand pair, if it has none.
+const PAIR_LID: Lid = Lid(5);
 /// Number of outstanding MADs, if the rig file does not set `window`.
 pub const DEFAULT_WINDOW: usize = 16;
 
@@ -160,6 +169,8 @@ pub struct RigConfig {
     pub slow: Slowness,
     /// Command that resets the device.
     pub reset: Option<ResetConfig>,
+    /// Logs of the hosts' consoles.
+    pub consoles: Consoles,
     /// Files of known deviations.
     pub deviation_files: Vec<PathBuf>,
     /// Known deviations of the device; only the built-in ones until [`Self::read_deviations`] has read the files.
@@ -203,6 +214,35 @@ impl RigConfig {
         }
     }
 
+    /// Returns the needs that the rig fulfils, as far as the rig file tells.
+    #[must_use]
+    pub fn offers(&self) -> Vec<Need> {
+        let mads = || {
+            let own = (!self.shared_subnet).then_some(Need::OwnSubnet);
+            let counters = self.write_counters || matches!(self.kind, RigKind::Virtual(_));
+            let counters = counters.then_some(Need::Counters);
+            [Need::Mad].into_iter().chain(own).chain(counters)
+        };
+        match &self.kind {
+            RigKind::Virtual(model) => {
+                let link = if model.infiniband {
+                    Need::NativePair
+                } else {
+                    Need::Packets
+                };
+                let others = [Need::AnyLid, Need::Link, Need::SecondPort, link, Need::Verbs];
+                mads().chain(others).collect()
+            }
+            RigKind::Umad { verbs, .. } => {
+                let verbs = [Need::Verbs, Need::NativePair].into_iter().filter(|_| *verbs);
+                mads().chain([Need::AnyLid]).chain(verbs).collect()
+            }
+            RigKind::Model { .. } => mads().collect(),
+            RigKind::Packet(_) => vec![Need::Packets],
+            RigKind::Verbs(_) => vec![Need::Verbs],
+        }
+    }
+
     /// Returns the labels of the rig, and `kind=KIND`.
     pub fn all_labels(&self) -> impl Iterator<Item = String> {
         let kind = format!("kind={}", self.kind.name());
@@ -226,10 +266,25 @@ impl RigConfig {
             labels: Vec::new(),
             slow: Slowness::default(),
             reset: None,
+            consoles: Consoles::default(),
             deviation_files: Vec::new(),
             deviations: Register::default(),
             known: KnownOfDut::default(),
             source: RigSource::default(),
+        }
+    }
+
+    /// Returns the built-in InfiniBand pair with this device model.
+    #[must_use]
+    pub fn pair_of(model: VirtualConfig) -> Self {
+        let model = VirtualConfig {
+            infiniband: true,
+            ..model
+        };
+        Self {
+            name: BUILT_IN_PAIR.into(),
+            assign_lid: Some(PAIR_LID),
+            ..Self::built_in(model)
         }
     }
 
@@ -274,6 +329,8 @@ pub enum RigKind {
         port: u8,
         /// The agent on the DUT's host, which reports the host's kernel and driver.
         agent: Option<Box<AgentConfig>>,
+        /// Whether tests also use verbs: of the tester's device, and of the DUT's by the agent.
+        verbs: bool,
     },
     /// The device model of another process.
     Model {
@@ -310,7 +367,8 @@ impl RigKind {
                 } else {
                     format!(", defects {}", defects.join(", "))
                 };
-                format!("device model {}{broken}", model.profile.name())
+                let link = if model.infiniband { " on InfiniBand" } else { "" };
+                format!("device model {}{link}{broken}", model.profile.name())
             }
             Self::Umad { device, port, .. } => format!("{device} port {port}"),
             Self::Model { socket } => format!("device model at {}", socket.display()),
@@ -506,12 +564,16 @@ impl RigFile {
         }
     }
 
-    /// Returns the rig of that name.
+    /// Returns the rig of that name. [`BUILT_IN_PAIR`] is not among the listed rigs, but exists unless the file has a rig
+    /// with this name.
     ///
     /// # Errors
     /// [`UnknownRig`], with the names of the existing rigs.
     pub fn find(&self, name: &str) -> Result<&RigConfig, UnknownRig> {
-        self.rigs.iter().find(|rig| rig.name == name).ok_or_else(|| {
+        static PAIR: LazyLock<RigConfig> = LazyLock::new(|| RigConfig::pair_of(VirtualConfig::default()));
+        let pair = (name == BUILT_IN_PAIR).then(|| &*PAIR);
+        let found = self.rigs.iter().find(|rig| rig.name == name).or(pair);
+        found.ok_or_else(|| {
             let existing: Vec<_> = self.rigs.iter().map(|rig| rig.name.clone()).collect();
             UnknownRig {
                 name: name.into(),

@@ -39,6 +39,7 @@ pub(super) fn of_virtual(config: &VirtualConfig) -> Value {
         ("link_choices", json!(choices), choices.is_empty()),
         ("disturbance", json!(disturbance), disturbance.is_empty()),
         ("busy", json!(config.busy), config.busy.is_none()),
+        ("infiniband", json!(config.infiniband), !config.infiniband),
         ("ipv6", json!(config.ipv6), !config.ipv6),
         ("simulated", json!(false), !config.rules_of_hardware),
     ] {

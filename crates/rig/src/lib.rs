@@ -8,6 +8,7 @@
 //! | `umad` | a port of this machine, used with libibumad |
 //! | `model` | the device model in another process |
 //! | `peer` | rigs without MADs, with raw frames or with verbs on the hosts of both devices |
+//! | `both` | a rig with MADs and verbs |
 //! | `survey` | checks of the parts that a rig needs |
 //!
 //! ```no_run
@@ -26,6 +27,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod both;
 mod clock;
 pub mod env;
 mod error;
@@ -45,13 +47,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use verbatim_sim::VirtualRig;
-use verbatim_tester::{Need, Rig, RigInfo};
+use verbatim_tester::{Rig, RigInfo};
 
 pub use ::umad::take_name as take_name_on_port;
 pub use error::RigError;
 pub use file::{
-    DeviceSeed, Disturbances, KnownOfDut, ProfileName, ResetConfig, RigConfig, RigFile, RigFileError, RigKind,
-    RigSource, UnknownRig, VirtualConfig, WrongKey,
+    Consoles, DeviceSeed, Disturbances, KnownOfDut, ProfileName, ResetConfig, RigConfig, RigFile, RigFileError,
+    RigKind, RigSource, UnknownRig, VirtualConfig, WrongKey,
 };
 pub use fingerprint::{device as device_fingerprint, whole as whole_fingerprint};
 pub use node::device_node;
@@ -100,7 +102,12 @@ pub fn open(config: &RigConfig, cancel: Arc<AtomicBool>) -> Result<OpenRig, RigE
             session: Session::Virtual(config_of_model.clone()),
             fingerprint: fingerprint::of_virtual(config_of_model),
         }),
-        RigKind::Umad { device, port, agent } => umad::open(config, (device, *port), agent.as_deref(), cancel),
+        RigKind::Umad {
+            device,
+            port,
+            agent,
+            verbs,
+        } => umad::open(config, (device, *port), (agent.as_deref(), *verbs), cancel),
         RigKind::Model { socket } => model::port::open(config, socket, cancel),
         RigKind::Packet(of) => peer::packet(config, of, cancel),
         RigKind::Verbs(of) => peer::pair(config, of, cancel),
@@ -108,26 +115,16 @@ pub fn open(config: &RigConfig, cancel: Arc<AtomicBool>) -> Result<OpenRig, RigE
 }
 
 fn info(config: &RigConfig, host_bound: Duration) -> RigInfo {
-    let mut offers = vec![Need::Mad];
-    if !config.shared_subnet {
-        offers.push(Need::OwnSubnet);
-    }
-    if config.write_counters || matches!(config.kind, RigKind::Virtual(_)) {
-        offers.push(Need::Counters);
-    }
-    let mut frames = None;
-    if matches!(config.kind, RigKind::Virtual(_) | RigKind::Umad { .. }) {
-        offers.push(Need::AnyLid);
-    }
-    let mut simulated = false;
-    if let RigKind::Virtual(model) = &config.kind {
-        offers.extend([Need::Link, Need::SecondPort, Need::Packets, Need::Verbs]);
-        frames = Some(VirtualRig::frame_port(model.ipv6));
-        simulated = !model.rules_of_hardware;
-    }
+    let (frames, simulated) = match &config.kind {
+        RigKind::Virtual(model) => {
+            let frames = (!model.infiniband).then(|| VirtualRig::frame_port(model.ipv6));
+            (frames, !model.rules_of_hardware)
+        }
+        _ => (None, false),
+    };
     RigInfo {
         kind: config.kind.name().into(),
-        offers,
+        offers: config.offers(),
         route: config.route.clone(),
         key: config.m_key,
         host_bound,

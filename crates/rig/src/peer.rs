@@ -27,7 +27,7 @@ use verbatim_verbs::VerbsLink;
 
 pub(super) use kernel::kernel_has;
 pub(super) use link::machine_is_there;
-pub(super) use open::{dut_host, packet, pair};
+pub(super) use open::{dut_host, hosts, packet, pair};
 
 /// Maximum number of arrivals that one call of `look` takes from one source. The rest waits for the next call, so that
 /// a flood of arrivals does not delay a deadline.
@@ -165,8 +165,13 @@ impl PeerRig {
         }
     }
 
+    /// Returns the rig's clock.
+    pub(super) fn clock(&self) -> Clock {
+        self.clock
+    }
+
     /// Measures how long this host may delay an arrival.
-    fn measure_host_bound(&mut self) -> Duration {
+    pub(super) fn measure_host_bound(&mut self) -> Duration {
         let clock = self.clock;
         let measured: Result<_, core::convert::Infallible> = host_bound(clock, |wait| Ok(!self.doze(wait)));
         match measured {

@@ -172,6 +172,11 @@ impl<L: Link> PortRig<L> {
         }
     }
 
+    /// Returns the rig on another clock, which it then shares with another rig.
+    pub(super) fn on_clock(self, clock: Clock) -> Self {
+        Self { clock, ..self }
+    }
+
     /// Measures how long this host may delay a MAD.
     pub(super) fn measure_host_bound(&mut self) -> Result<Duration, String> {
         let link = &mut self.link;

@@ -46,6 +46,7 @@ pub fn survey(config: &RigConfig) -> Vec<Part> {
             device,
             port,
             agent: of_host,
+            ..
         } if env::in_force(config) => {
             let mut parts = port_of(config, device, *port);
             parts.extend(of_host.iter().flat_map(|of| agent(of)));

@@ -12,8 +12,9 @@ use std::time::Instant;
 use nix::errno::Errno;
 use umad::{Destination, Device, DevicePort, Library, Port, PortGone, SendError, awaits_answer};
 use verbatim_tester::{Need, Route};
-use verbatim_wire::{AttributeId, Lid, Mad, Method, MgmtClass, PortInfo, Status};
+use verbatim_wire::{AttributeId, DrSmp, Layout, Lid, Mad, Method, MgmtClass, PortInfo, Status};
 
+use super::both::Both;
 use super::error::RigError;
 use super::file::{AgentConfig, RigConfig};
 use super::fingerprint::DUT_HOST;
@@ -36,7 +37,7 @@ const GSI: (u32, u32) = (1, 0x8001_0000);
 pub(super) fn open(
     config: &RigConfig,
     (device, number): (&str, u8),
-    agent: Option<&AgentConfig>,
+    (agent, verbs): (Option<&AgentConfig>, bool),
     cancel: Arc<AtomicBool>,
 ) -> Result<OpenRig, RigError> {
     let rig = || config.name.clone();
@@ -64,8 +65,24 @@ pub(super) fn open(
     }
     let mut fingerprint = fingerprint::of_umad(ours.map(without_ports).as_ref(), our_port, &port);
     fingerprint["subnet_manager"] = manager.in_words().into();
-    if let Some(of) = agent {
-        fingerprint[DUT_HOST] = peer::dut_host(config, of, Arc::clone(&cancel))?;
+    let mut hosts = None;
+    match agent {
+        Some(of) if verbs => {
+            let (opened, told, is_native) = peer::hosts(config, (device, number), of, Arc::clone(&cancel))?;
+            if !is_native {
+                return Err(RigError::Refused {
+                    rig: rig(),
+                    why:
+                        "verbs = true needs two adapters on InfiniBand, and these are on Ethernet; remove the key, or \
+                          use a rig of kind verbs"
+                            .into(),
+                });
+            }
+            fingerprint[DUT_HOST] = told;
+            hosts = Some(opened);
+        }
+        Some(of) => fingerprint[DUT_HOST] = peer::dut_host(config, of, Arc::clone(&cancel))?,
+        None => {}
     }
     let link = UmadLink {
         library,
@@ -83,6 +100,9 @@ pub(super) fn open(
     let bound = port
         .measure_host_bound()
         .map_err(|why| RigError::Lost { rig: rig(), why })?;
+    let bound = hosts
+        .as_mut()
+        .map_or(bound, |hosts| bound.max(hosts.measure_host_bound()));
     let mut info = info(config, bound);
     if manager.is_there() {
         // A subnet manager on this host disturbs the tests too: its sweeps stop lease timers and carry its own
@@ -92,7 +112,10 @@ pub(super) fn open(
     }
     Ok(OpenRig {
         info,
-        session: Session::Real(Box::new(port)),
+        session: Session::Real(match hosts {
+            Some(hosts) => Box::new(Both::new(port.on_clock(hosts.clock()), hosts)),
+            None => Box::new(port),
+        }),
         fingerprint,
     })
 }
@@ -256,7 +279,9 @@ impl UmadLink {
 
     /// Stores the LID from the DUT's PortInfo, for LID-routed MADs.
     fn learn(&mut self, mad: &Mad) {
+        // Without a hop, the response comes from the tester's own port.
         let shows_it = mad.is_directed()
+            && DrSmp::from_bytes(mad.bytes()).hop_count() > 0
             && (mad.method(), mad.attribute_id()) == (Method::GET_RESP, AttributeId::PORT_INFO)
             && mad.modifier() == 0
             && mad.status() == Status::OK;

@@ -20,12 +20,20 @@ use verbatim_run::{Request, RunId, command, execute};
 /// c14-walk does not use.
 const WALKS: [&str; 2] = ["c09-walk", "c14-walk"];
 /// The tests with rows of covering arrays. All of them also run on the models with defects.
-const MATRICES: [&str; 5] = [
+const MATRICES: [&str; 13] = [
     "c09-matrix-asked",
     "c09-matrix-posted",
     "c09-matrix-refused",
     "c09-matrix-strays",
     "c09-matrix-datagrams",
+    "c09-pair-rnr",
+    "c09-pair-rnr-retry",
+    "c09-pair-timeout",
+    "c09-pair-sequence",
+    "c09-pair-access",
+    "c09-pair-length",
+    "c09-pair-atomics",
+    "c09-pair-order",
 ];
 const THREADS: usize = 2;
 /// Number of steps that a shrunk walk should not exceed.

@@ -23,7 +23,8 @@ use nix::unistd::{Gid, Uid, User, geteuid, getgrouplist};
 use verbatim_rig::{RigConfig, RigError, RigKind, device_node};
 use verbatim_tester::JournalOwner;
 
-pub(crate) use claim::{Claimed, Patience, miss};
+pub(crate) use claim::{Claimed, Patience};
+pub use claim::{is_older, miss};
 pub use locks::prepare as prepare_locks;
 
 use crate::RunError;

@@ -1,9 +1,11 @@
 //! Errors of a run.
 
+use std::io;
 use std::path::PathBuf;
 
 use verbatim_record::{BundleError, Cause};
 use verbatim_tester::JournalError;
+use verbatim_text::quoted;
 
 use crate::signature::SignatureError;
 use crate::state::NoStateDirectory;
@@ -12,6 +14,19 @@ use verbatim_rig::RigError;
 /// The reason why a run did not begin, or could not be stored.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
+    /// The log of a host's console cannot be read.
+    #[error(
+        "rig {rig}: the console log {path} cannot be read: {source}; correct `dut_console` or `tester_console` in the rig \
+         file, or its permissions"
+    )]
+    Console {
+        /// Name of the rig.
+        rig: String,
+        /// Path of the log.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
     /// The rig cannot be opened.
     #[error(transparent)]
     Rig(#[from] RigError),
@@ -43,8 +58,9 @@ pub enum RunError {
     #[error(
         "rig {rig}: a run with the state directory {state} left its device changed; its journal is {journal}. A daemon \
          with that directory restores the device by itself. Otherwise run, as a user who may read the journal, with \
-         the rig file of rig {there}: `STATE_DIRECTORY={state} verbatim --server none rigs restore {there}`. Nothing \
-         was sent"
+         the rig file of rig {there}: `STATE_DIRECTORY={} verbatim --server none rigs restore {}`. Nothing was sent",
+        quoted(&state.to_string_lossy()),
+        quoted(there)
     )]
     LeftElsewhere {
         /// The rig.
@@ -96,7 +112,7 @@ pub enum RunError {
         last: u64,
     },
     /// The file with the greatest token cannot be read or written.
-    #[error("{path}: {source}; free space or correct the permissions of the state directory")]
+    #[error("{path}: {source}{}", remedy(source))]
     Fence {
         /// Path of the file.
         path: PathBuf,
@@ -135,6 +151,9 @@ pub enum RunError {
     /// The output file of an export exists.
     #[error("{0} exists already; name a new file, or write over it with --force")]
     FileExists(PathBuf),
+    /// The export was stopped, because its reader had left.
+    #[error("the export was stopped: its reader has left")]
+    Stopped,
     /// A pattern matches no test.
     #[error(transparent)]
     Select(#[from] verbatim_catalog::SelectError),
@@ -151,6 +170,14 @@ pub enum RunError {
     },
 }
 
+/// Returns the remedy for an error of a disk. An error of the file's content has its own.
+fn remedy(source: &std::io::Error) -> &'static str {
+    match source.kind() {
+        std::io::ErrorKind::InvalidData => "",
+        _ => "; free space or correct the permissions of the state directory",
+    }
+}
+
 impl RunError {
     /// Returns the cause of the error: rig, operator or tester.
     #[must_use]
@@ -164,10 +191,12 @@ impl RunError {
             | Self::JournalGone { .. }
             | Self::NotRestored { .. } => Cause::Rig,
             Self::Fenced { .. }
+            | Self::Console { .. }
             | Self::GaveWay { .. }
             | Self::State(_)
             | Self::Select(_)
             | Self::FileExists(_)
+            | Self::Stopped
             | Self::Signature(_)
             | Self::Bundle(BundleError::Taken { .. }) => Cause::Operator,
             Self::DeviceLock { .. }
@@ -188,5 +217,22 @@ impl RunError {
             Self::Journal(error) => !matches!(error, JournalError::Busy { .. }),
             _ => false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn path_of_another_user_is_a_word_of_the_command() {
+        let error = RunError::LeftElsewhere {
+            rig: "mine".into(),
+            there: "a;b".into(),
+            state: "/tmp/x; id".into(),
+            journal: "/tmp/x; id/journals".into(),
+        };
+        let command = "`STATE_DIRECTORY='/tmp/x; id' verbatim --server none rigs restore 'a;b'`";
+        assert!(error.to_string().contains(command), "{error}");
     }
 }

@@ -15,6 +15,7 @@ use verbatim_record_proto::v1::run_event::Event;
 use verbatim_record_proto::v1::{Cause, Outcome, RunInfo, RunSpec, TestEnded, TestStarted, Verdict};
 use verbatim_tester::{Case, Journal, MemoryJournal, Ran, Rig, RigInfo, run};
 
+use crate::console::Consoles;
 use crate::device::{Claimed, Patience};
 use crate::error::RunError;
 use crate::id::{RunId, now_ns};
@@ -232,6 +233,11 @@ fn rest(
     let mut verdicts: Vec<Verdict> = Vec::new();
     let mut over: Option<(StopReason, String)> = None;
     let how_far = (matches!(journal, RunJournal::Memory(_)), spec.exit_first);
+    let mut consoles = Consoles::of(&request.rig).map_err(|(path, source)| RunError::Console {
+        rig: request.rig.name.clone(),
+        path,
+        source,
+    })?;
     for (place, test) in tests.iter().copied().enumerate() {
         if place < done
             && let Some(bundle) = &mut bundle
@@ -277,7 +283,7 @@ fn rest(
             parameters: parameters(spec, &open.info),
             catalogue: VERSION.into(),
         };
-        let how = (instead, request);
+        let how = (instead, request, &mut consoles);
         let is_last = place + 1 == tests.len();
         let (verdict, stopped, after) =
             one_test(&case, &mut open, &mut journal, (bundle.as_mut(), is_last), how, report)?;
@@ -338,7 +344,7 @@ fn one_test(
     open: &mut OpenRig,
     journal: &mut RunJournal,
     (bundle, is_last): (Option<&mut BundleWriter>, bool),
-    (instead, request): (Option<(StopReason, &str)>, &Request),
+    (instead, request, consoles): (Option<(StopReason, &str)>, &Request, &mut Consoles),
     report: &mut dyn FnMut(Event),
 ) -> Result<(Verdict, Option<StopReason>, After), RunError> {
     let file = bundle.map(|bundle| bundle.record(case.test.id)).transpose()?;
@@ -357,6 +363,9 @@ fn one_test(
         Time(0)
     } else {
         let now = perform(open, &mut sink, journal.get(), case);
+        for report in consoles.reports() {
+            sink.put(Entry::KernelReport(report));
+        }
         if request.shrinks && shrink::is_walk(case.test) {
             shorten(open, &mut sink, journal.get(), (case, &request.cancel, now))?;
         }

@@ -5,7 +5,7 @@ use std::mem;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 
 use verbatim_capture::{Capture, Holds, Recorded};
@@ -44,7 +44,7 @@ pub fn judge_bundle(directory: &Path) -> Result<(Report, Vec<String>), RunError>
 }
 
 /// Judges the records of a bundle again, and applies `digest` to each record and its verdict. Judges one record per
-/// core at a time, but at most four, because each record is in memory.
+/// core at a time, but at most four, and no more bytes than the largest record has.
 ///
 /// # Errors
 /// As [`judge_bundle`].
@@ -68,6 +68,9 @@ pub fn read_bundle<T: Send>(
 
 /// Limit of records that are judged at a time. Each needs a multiple of its size in memory.
 const THREADS: usize = 4;
+
+/// Bytes of records that are judged at a time, unless one record has more.
+const AT_ONCE: u64 = 64 << 20;
 
 /// A bundle whose bytes match its manifest.
 #[derive(Debug)]
@@ -116,8 +119,8 @@ pub fn verify_bundle(directory: &Path) -> Result<Verified, RunError> {
     let added = bundle.added()?;
     let (report, drift, _) = judged(&bundle, directory, |_, _, _| Ok(()))?;
     Ok(Verified {
-        files: bundle.sizes().count(),
-        bytes: bundle.sizes().sum(),
+        files: bundle.files().count(),
+        bytes: bundle.files().map(|file| file.bytes).sum(),
         sha256: bundle.sha256().into(),
         added,
         signed_by,
@@ -137,7 +140,11 @@ fn judged<T: Send>(
     let before: Vec<Verdict> = document(bundle, directory, "verdicts.json")?;
     let stored: Vec<(usize, StoredRecord<'_>)> = bundle.each_record().enumerate().collect();
     let (mut verdicts, mut digests, mut not_judged_anew) = (Vec::new(), Vec::new(), BTreeMap::new());
+    // At no time are more bytes of records in memory than this, or than the largest record has.
+    let largest = stored.iter().map(|(_, stored)| stored.size()).max();
+    let room = Room::of(largest.unwrap_or(0).max(AT_ONCE));
     for of_record in side_by_side(&stored, |(at, stored)| {
+        let _place = room.take(stored.size());
         let bytes = stored.bytes()?;
         let (verdict, why_not) = anew_or_as_recorded(stored.entries(&bytes)?, before.get(*at))?;
         let digest = seen(stored, &bytes, &verdict)?;
@@ -186,6 +193,45 @@ fn anew_or_as_recorded(
     Ok((recorded.clone(), Some(why)))
 }
 
+/// A number of bytes that threads share.
+#[derive(Debug)]
+struct Room {
+    free: Mutex<u64>,
+    freed: Condvar,
+}
+
+impl Room {
+    fn of(bytes: u64) -> Self {
+        Self {
+            free: Mutex::new(bytes),
+            freed: Condvar::new(),
+        }
+    }
+
+    /// Waits until this many bytes are free, and holds them until the result is dropped. `bytes` must not exceed the
+    /// whole room.
+    fn take(&self, bytes: u64) -> Place<'_> {
+        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.freed.wait_while(free, |free| *free < bytes);
+        *waited.unwrap_or_else(PoisonError::into_inner) -= bytes;
+        Place { room: self, bytes }
+    }
+}
+
+/// Held bytes of a [`Room`].
+#[derive(Debug)]
+struct Place<'a> {
+    room: &'a Room,
+    bytes: u64,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        *self.room.free.lock().unwrap_or_else(PoisonError::into_inner) += self.bytes;
+        self.room.freed.notify_all();
+    }
+}
+
 /// Applies `work` to each item, on one thread per core, at most four. Returns the results in the order of the items.
 /// After the first error no more items are started, so later results may be missing.
 fn side_by_side<I: Sync, T: Send, E: Send>(items: &[I], work: impl Fn(&I) -> Result<T, E> + Sync) -> Vec<Result<T, E>> {
@@ -218,6 +264,18 @@ fn side_by_side<I: Sync, T: Send, E: Send>(items: &[I], work: impl Fn(&I) -> Res
 /// # Errors
 /// When the bundle cannot be read, the capture cannot be written, or the file exists and `force` is not set.
 pub fn export_pcapng(directory: &Path, file: &Path, force: bool) -> Result<(), RunError> {
+    export_pcapng_until(directory, file, force, &AtomicBool::new(false))
+}
+
+/// Exports a bundle like [`export_pcapng`], but stops before the next record once `stop` is set.
+///
+/// # Errors
+/// Those of [`export_pcapng`], and [`RunError::Stopped`].
+pub fn export_pcapng_until(directory: &Path, file: &Path, force: bool, stop: &AtomicBool) -> Result<(), RunError> {
+    let go_on = || match stop.load(Ordering::Relaxed) {
+        true => Err(RunError::Stopped),
+        false => Ok(()),
+    };
     let (bundle, _) = signature::open(directory)?;
     let run: RunInfo = document(&bundle, directory, "run.json")?;
     let before: Vec<Verdict> = document(&bundle, directory, "verdicts.json")?;
@@ -226,6 +284,7 @@ pub fn export_pcapng(directory: &Path, file: &Path, force: bool) -> Result<(), R
     // Read each record twice: first for the summary in the capture's header, then for the packets. Only one record is
     // in memory at a time.
     for (at, stored) in bundle.each_record().enumerate() {
+        go_on()?;
         let entries = stored.read()?;
         holds.add(&entries);
         verdicts.push(anew_or_as_recorded(entries, before.get(at))?.0);
@@ -258,6 +317,7 @@ pub fn export_pcapng(directory: &Path, file: &Path, force: bool) -> Result<(), R
     let out = std::io::BufWriter::new(part.as_file());
     let mut capture = Capture::begin(out, holds, (application, run.started_ns)).map_err(io)?;
     for (stored, verdict) in bundle.each_record().zip(&verdicts) {
+        go_on()?;
         let recorded = Recorded {
             entries: &stored.read()?,
             verdict: Some(verdict),
@@ -386,6 +446,22 @@ mod tests {
         });
         assert_eq!(done, items.iter().map(|item| Ok(item * 2)).collect::<Vec<_>>());
         assert!(side_by_side(&[], |_: &u64| Ok::<_, ()>(())).is_empty());
+    }
+
+    #[test]
+    fn records_in_work_fit_into_the_room() {
+        let sizes = [5_u64, 1, 4, 2, 3, 5, 5, 1, 1, 1, 1, 1];
+        let (room, now) = (Room::of(5), AtomicUsize::new(0));
+        let most = side_by_side(&sizes, |size| {
+            let _place = room.take(*size);
+            let size = usize::try_from(*size).unwrap();
+            let held = now.fetch_add(size, Ordering::SeqCst) + size;
+            thread::yield_now();
+            now.fetch_sub(size, Ordering::SeqCst);
+            Ok::<_, ()>(held)
+        });
+        assert_eq!(most.len(), sizes.len());
+        assert!(most.iter().all(|held| held.is_ok_and(|held| held <= 5)), "{most:?}");
     }
 
     #[test]

@@ -15,6 +15,7 @@
 //! | [`state`] | the directory of journals and runs |
 
 mod command;
+mod console;
 pub mod coverage;
 mod device;
 mod error;
@@ -30,12 +31,12 @@ mod signature;
 mod sink;
 pub mod state;
 
-pub use command::{command, quoted};
-pub use device::{journal_owner, look, prepare_locks};
+pub use command::command;
+pub use device::{is_older, journal_owner, look, miss, prepare_locks};
 pub use error::RunError;
 pub use execute::{REPORT_SCHEMA, Report, Request, Resume, execute, execute_in, resume, worst};
 pub use id::{RunId, now_ns};
-pub use kept::{Rejudged, Verified, export_pcapng, judge_bundle, read_bundle, verify_bundle};
+pub use kept::{Rejudged, Verified, export_pcapng, export_pcapng_until, judge_bundle, read_bundle, verify_bundle};
 pub use lease::{Lease, boot_ns, last_token};
 pub use recover::{is_left_changed, recover_only};
 pub use signature::{PublicKey, SignatureError, Signer, sign_bundle};

@@ -251,7 +251,11 @@ impl Extent {
             let (least, most) = declared(name)?.range;
             Some((name.to_string(), *value.clamp(&least, &most)))
         });
-        let rig = RigConfig::built_in(model);
+        let rig = if model.infiniband {
+            RigConfig::pair_of(model)
+        } else {
+            RigConfig::built_in(model)
+        };
         Request {
             id: RunId::new(0, 0),
             spec: RunSpec {

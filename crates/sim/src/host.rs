@@ -99,10 +99,11 @@ fn refused(OutOfRange(text): OutOfRange) -> Refusal {
 
 fn opened(adapter: &Adapter) -> pb::Opened {
     let profile = adapter.profile();
+    let native = profile.infiniband.as_ref();
     let gids = profile.gids().into_iter().zip(0..).map(|(gid, index)| pb::Gid {
         index,
         gid: gid.0.to_vec(),
-        kind: "RoCE v2".into(),
+        kind: if native.is_some() { "IB" } else { "RoCE v2" }.into(),
     });
     pb::Opened {
         device: "model".into(),
@@ -111,9 +112,10 @@ fn opened(adapter: &Adapter) -> pb::Opened {
         // The same values as in the model's NodeInfo.
         vendor_id: 0x00_02c9,
         vendor_part_id: 0x1003,
-        port_state: 4,
+        port_state: native.map_or(4, |port| port.state.0.into()),
+        lid: native.map_or(0, |port| port.lid.0.into()),
         active_mtu: profile.mtu.0.into(),
-        ethernet: true,
+        ethernet: native.is_none(),
         gids: gids.collect(),
         max_qp_rd_atom: profile.max_dest_rd_atomic.into(),
         max_qp_init_rd_atom: profile.max_rd_atomic.into(),

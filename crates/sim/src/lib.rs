@@ -6,10 +6,11 @@
 mod host;
 mod link;
 mod native;
+mod pair;
 mod rig;
 mod segment;
 
 pub use link::{Delivery, Tamper, smi_forward, smi_return};
-pub use native::{Leaves, NativeLink, packet_of};
+pub use native::{Leaves, NativeLink, Received, packet_of};
 pub use rig::VirtualRig;
 pub use segment::Disturbance;

@@ -34,6 +34,17 @@ pub enum Leaves {
     Elsewhere,
 }
 
+/// What became of a packet at a port.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Received {
+    /// An agent handled the packet, or the port discarded it.
+    Nothing,
+    /// The device forwards these bytes with this delimiter.
+    Forwarded(Vec<u8>, Delimiter),
+    /// The port accepted the packet for a queue pair of the adapter.
+    ForAdapter,
+}
+
 /// The link layer of the device's ports. Without defects, the link layer conforms.
 #[derive(Debug, Default)]
 pub struct NativeLink {
@@ -44,18 +55,20 @@ pub struct NativeLink {
 
 impl NativeLink {
     /// Delivers a packet to a port of the device. The device handles an accepted packet, and its link layer counts
-    /// errors. Returns the packet and the delimiter if the device forwards it. With `as_mad`, the response leaves as a
-    /// MAD.
+    /// errors. With `as_mad`, the response leaves as a MAD.
     pub fn receive(
         &mut self,
         (device, now): (&mut Device, Duration),
         port: u8,
         arrival: &Arrival<'_>,
         as_mad: bool,
-    ) -> Option<(Vec<u8>, Delimiter)> {
-        let profile = device.link_profile(port, self.choices)?;
+    ) -> Received {
+        let before = device.link_profile(port, self.choices).zip(device.link_counters(port));
+        let Some((profile, counters)) = before else {
+            return Received::Nothing;
+        };
         let mut link = LinkPort::new(profile, &self.defects);
-        link.set_counters(device.link_counters(port)?);
+        link.set_counters(counters);
         let outcome = link.receive(arrival);
         device.set_link_counters(port, link.counters());
         if let Outcome::Accepted(up) = &outcome {
@@ -70,10 +83,13 @@ impl NativeLink {
                     as_mad,
                 });
                 device.handle_from(now, port, headers.lrh.dlid(), mad.bytes());
+                return Received::Nothing;
             }
-            return None;
+            return Received::ForAdapter;
         }
-        relayed(arrival, &outcome)
+        relayed(arrival, &outcome).map_or(Received::Nothing, |(bytes, delimiter)| {
+            Received::Forwarded(bytes, delimiter)
+        })
     }
 
     /// Returns the form in which a MAD of the device leaves. A response leaves in the form of its request; a trap

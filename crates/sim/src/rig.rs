@@ -7,14 +7,15 @@ use std::collections::{BTreeMap, VecDeque};
 use verbatim_device::link::{self, LinkChoices, LinkDefect};
 use verbatim_device::rc::{Adapter, AdapterProfile, RcDefect};
 use verbatim_device::{Defect, Device, Profile};
-use verbatim_record::{Delimiter, Side, Span, Time};
+use verbatim_record::{Delimiter, OWN_PORT, Side, Span, Time};
 use verbatim_tester::{Arrival, FramePort, Need, PortId, Rig, RigInfo, Route, Step, Stimulus, Stop};
 use verbatim_wire::ether::{Ethernet, MacAddress};
-use verbatim_wire::{Layout, Lid, MKey, Mad, Method};
+use verbatim_wire::{Layout, Lrh, MKey, Mad, Method};
 
 use crate::host;
 use crate::link::{Tamper, smi_forward, smi_return};
-use crate::native::{self, Leaves, NativeLink};
+use crate::native::{self, Leaves, NativeLink, Received};
+use crate::pair::{InfiniBand, TESTER_LID};
 use crate::segment::{Disturbance, Segment};
 
 /// The one-way delay of the cable.
@@ -29,9 +30,6 @@ const DUT_MAC: MacAddress = MacAddress([2, 0, 0, 0, 0, 1]);
 const TESTER_MAC: MacAddress = MacAddress([2, 0, 0, 0, 0, 2]);
 const TESTER_ADAPTER_MAC: MacAddress = MacAddress([2, 0, 0, 0, 0, 3]);
 
-/// The LID of the tester's port. The LIDs of all models are smaller.
-const TESTER_LID: Lid = Lid(0xBFF0);
-
 enum Event {
     ToDevice(PortId, Mad),
     ToTester(PortId, Mad),
@@ -40,6 +38,8 @@ enum Event {
     PacketToTester(PortId, Vec<u8>, Delimiter),
     /// A frame on the segment, and its sender.
     Frame(MacAddress, Vec<u8>),
+    /// A native packet from the adapter of this side to the other side's port.
+    Data(Side, Vec<u8>),
     /// A frame that the tester's port has held back since this time.
     Held(Time, Vec<u8>),
 }
@@ -61,7 +61,7 @@ fn port_of(cable: PortId) -> u8 {
 
 /// The device model behind simulated links. The rig's port n is cabled to the device's port n + 1, if the device
 /// has that port. One Ethernet segment connects the device's adapter, the tester's adapter and the tester's own
-/// Ethernet port.
+/// Ethernet port. [`VirtualRig::on_infiniband`] attaches both adapters to the first cable instead.
 ///
 /// [`Stimulus::Mad`] bypasses the device's link layer, so a test can read counters of a defective link layer.
 /// [`Stimulus::MadTo`] and [`Stimulus::Packet`] pass through it.
@@ -69,6 +69,8 @@ pub struct VirtualRig {
     device: Device,
     native: NativeLink,
     adapters: [Adapter; 2],
+    /// The tester's port, if the adapters are on InfiniBand.
+    infiniband: Option<InfiniBand>,
     segment: Segment,
     /// The time at which each station's last frame left; the key is the MAC address.
     left: BTreeMap<[u8; 6], Time>,
@@ -102,6 +104,7 @@ impl VirtualRig {
                 Adapter::new(Self::adapter_profile(Side::Dut), &[]),
                 Adapter::new(Self::adapter_profile(Side::Tester), &[]),
             ],
+            infiniband: None,
             segment: Segment::new(Disturbance::default()),
             left: BTreeMap::new(),
             held_up: Time(0),
@@ -170,6 +173,16 @@ impl VirtualRig {
         self
     }
 
+    /// Attaches both adapters to the cable between the rig's port 0 and the device's port 1. The rig then has no
+    /// Ethernet.
+    #[must_use]
+    pub fn on_infiniband(mut self) -> Self {
+        let mut own = InfiniBand::facing(self.device.profile());
+        own.settle(&mut self.device, &mut self.adapters);
+        self.infiniband = Some(own);
+        self
+    }
+
     /// Sets the defects of the device's link layer.
     #[must_use]
     pub fn with_link_defects(mut self, defects: &[LinkDefect]) -> Self {
@@ -223,8 +236,15 @@ impl VirtualRig {
         self.events.insert((at, self.serial), event);
     }
 
-    /// Takes the device's outgoing MADs and schedules their arrival.
+    /// Takes the MADs that leave both ports, and schedules their arrival.
     fn collect(&mut self) {
+        if let Some(own) = &mut self.infiniband {
+            let answers = own.answers();
+            own.settle(&mut self.device, &mut self.adapters);
+            for answer in answers {
+                self.schedule(self.now, Event::ToTester(OWN_PORT, answer));
+            }
+        }
         while let Some(transmit) = self.device.poll_transmit() {
             let cable = PortId::from(transmit.port.saturating_sub(1));
             match self.native.leaves(&transmit) {
@@ -265,7 +285,11 @@ impl VirtualRig {
     fn collect_frames(&mut self) {
         for side in [Side::Dut, Side::Tester] {
             while let Some(frame) = self.adapters[side as usize].poll_transmit() {
-                self.put_on_segment(Self::mac_of(side), frame);
+                if self.infiniband.is_some() {
+                    self.put_on_cable(side, frame);
+                } else {
+                    self.put_on_segment(Self::mac_of(side), frame);
+                }
             }
             while let Some((at, event)) = host::told(&mut self.adapters[side as usize]) {
                 let host_at = Span::exactly(Time(0).after(at));
@@ -282,7 +306,47 @@ impl VirtualRig {
         }
     }
 
+    /// Sends a native packet of an adapter through the adapter's port.
+    fn put_on_cable(&mut self, from: Side, mut bytes: Vec<u8>) {
+        let port = match (from, &mut self.infiniband) {
+            (Side::Tester, Some(own)) => &mut own.device,
+            _ => &mut self.device,
+        };
+        if port.send_data(1, &mut bytes) && !self.segment.loses() {
+            self.schedule(self.now.after(WAY), Event::Data(from, bytes));
+        }
+    }
+
+    /// Delivers a native packet of an adapter to the port at the other end, or to the adapter's own port if the port
+    /// has the packet's DLID.
+    fn deliver_data(&mut self, from: Side, bytes: &[u8]) {
+        let now = self.since_start();
+        let own = &mut self.adapters[from as usize];
+        let dlid = bytes.get(..Lrh::SIZE).map(|lrh| Lrh::from_bytes(lrh).dlid());
+        let port = own.profile().infiniband.as_ref();
+        if port.zip(dlid).is_some_and(|(port, dlid)| port.has(dlid)) {
+            own.handle_native(now, bytes);
+            return;
+        }
+        let arrival = (bytes, Delimiter::Egp);
+        match from {
+            Side::Tester => self.deliver_native(0, arrival, false),
+            Side::Dut => {
+                let now = self.since_start();
+                let accepted = self.infiniband.as_mut().is_some_and(|own| own.accepts(now, bytes));
+                if accepted {
+                    self.adapters[Side::Tester as usize].handle_native(now, bytes);
+                }
+            }
+        }
+    }
+
     fn put_on_segment(&mut self, from: MacAddress, frame: Vec<u8>) {
+        // An adapter delivers its frames to itself without the segment.
+        if frame.len() >= Ethernet::SIZE && Ethernet::from_bytes(&frame).dst() == from {
+            self.schedule(self.now.after(WAY), Event::Frame(from, frame));
+            return;
+        }
         let spacing = self.segment.spacing();
         let leaves = match self.left.get(&from.0) {
             Some(last) if !spacing.is_zero() => last.after(spacing).max(self.now),
@@ -302,8 +366,8 @@ impl VirtualRig {
         }
     }
 
-    /// Delivers a frame to all addressed stations except its sender. Returns the frame if the tester's Ethernet
-    /// port receives it.
+    /// Delivers a frame to all addressed stations, and a multicast not to its sender. Returns the frame if the
+    /// tester's Ethernet port receives it.
     fn deliver(&mut self, from: MacAddress, frame: Vec<u8>) -> Option<Arrival> {
         if frame.len() < Ethernet::SIZE {
             return None;
@@ -312,7 +376,7 @@ impl VirtualRig {
         let now = self.since_start();
         for side in [Side::Dut, Side::Tester] {
             let mac = Self::mac_of(side);
-            if mac != from && (to == mac || to.is_multicast()) {
+            if to == mac || mac != from && to.is_multicast() {
                 self.adapters[side as usize].handle(now, &frame);
             }
         }
@@ -332,13 +396,19 @@ impl VirtualRig {
     fn deliver_native(&mut self, cable: PortId, (bytes, delimiter): (&[u8], Delimiter), as_mad: bool) {
         let arrival = link::Arrival { bytes, delimiter };
         let now = self.since_start();
-        let sent_on = self
+        let received = self
             .native
             .receive((&mut self.device, now), port_of(cable), &arrival, as_mad);
-        if let Some((bytes, delimiter)) = sent_on {
-            let ports = u32::from(self.device.profile().num_ports.max(1));
-            let other = Event::PacketToTester((cable + 1) % ports, bytes, delimiter);
-            self.schedule(self.now.after(WAY), other);
+        match received {
+            Received::Forwarded(bytes, delimiter) => {
+                let ports = u32::from(self.device.profile().num_ports.max(1));
+                let other = Event::PacketToTester((cable + 1) % ports, bytes, delimiter);
+                self.schedule(self.now.after(WAY), other);
+            }
+            Received::ForAdapter if cable == 0 && self.infiniband.is_some() => {
+                self.adapters[Side::Dut as usize].handle_native(now, bytes);
+            }
+            Received::ForAdapter | Received::Nothing => {}
         }
     }
 
@@ -346,7 +416,8 @@ impl VirtualRig {
     fn next(&self) -> Option<Time> {
         let cable = self.events.keys().next().map(|(at, _)| *at);
         let adapters = self.adapters.iter().map(Adapter::poll_at);
-        let inside = adapters.chain([self.device.poll_at()]).flatten().min();
+        let own = self.infiniband.as_ref().and_then(|own| own.device.poll_at());
+        let inside = adapters.chain([self.device.poll_at(), own]).flatten().min();
         let inside = inside.map(|at| Time(0).after(at).max(self.now));
         [cable, inside].into_iter().flatten().min()
     }
@@ -363,6 +434,13 @@ impl Rig for VirtualRig {
 
     fn send(&mut self, what: Stimulus<'_>) -> Step<Span> {
         match what {
+            Stimulus::Mad(OWN_PORT, mad) => {
+                let now = self.since_start();
+                if let Some(own) = &mut self.infiniband {
+                    own.device.handle(now, 1, mad.bytes());
+                }
+                self.collect();
+            }
             Stimulus::Mad(..) | Stimulus::MadTo(..) if self.segment.loses() => {}
             Stimulus::Mad(cable, mad) => {
                 self.schedule(self.now.after(WAY), Event::ToDevice(cable, smi_forward(mad)));
@@ -428,9 +506,14 @@ impl Rig for VirtualRig {
                 }
                 Some(Event::PacketToDevice(cable, bytes, delimiter, as_mad)) => {
                     self.deliver_native(cable, (&bytes, delimiter), as_mad);
+                    self.collect_frames();
                 }
                 Some(Event::PacketToTester(cable, bytes, delimiter)) => {
                     return Arrival::Packet(cable, Span::exactly(self.now), bytes, delimiter);
+                }
+                Some(Event::Data(from, bytes)) => {
+                    self.deliver_data(from, &bytes);
+                    self.collect_frames();
                 }
                 Some(Event::Frame(from, frame)) => {
                     let arrival = self.deliver(from, frame);
@@ -443,6 +526,9 @@ impl Rig for VirtualRig {
                 None => {
                     let now = self.since_start();
                     self.device.tick(now);
+                    if let Some(own) = &mut self.infiniband {
+                        own.device.tick(now);
+                    }
                     for adapter in &mut self.adapters {
                         adapter.tick(now);
                     }

@@ -80,12 +80,25 @@ impl Tester<'_> {
         self.many(label, mads.into_iter(), usize::MAX).map(|_| ())
     }
 
-    /// Sends Sets with M_Keys that the device must reject, with several Sets outstanding at once. Waits until the
-    /// silence period of each Set has passed. Repeats a Set only if the device answers busy.
+    /// Sends Gets with M_Keys that the device must reject, and returns before their silence periods have passed.
+    /// [`Tester::wait_out`] waits for the silences of all requests together. A right-key Get with the label
+    /// [`HANDLED`](crate::HANDLED) follows every few requests.
+    ///
+    /// # Errors
+    /// When the run must stop.
+    pub fn provoke_soon<A>(&mut self, label: Label<A>, what: &[(AttributeId, u32, MKey)]) -> Step {
+        let mad = |(attribute, modifier, key): &(AttributeId, u32, MKey)| {
+            self.mad_of(Method::GET, *attribute, *modifier).with_m_key(*key)
+        };
+        let mads = what.iter().map(mad).collect();
+        self.soon(label.name, mads)
+    }
+
+    /// Sends Sets with M_Keys that the device must reject, like [`Tester::provoke_soon`].
     ///
     /// # Errors
     /// When the run must stop, or the journal cannot be written.
-    pub fn provoke_by_set<A: Settable>(
+    pub fn provoke_by_set_soon<A: Settable>(
         &mut self,
         label: Label<A>,
         guard: &Guarded<A>,
@@ -93,11 +106,9 @@ impl Tester<'_> {
         value: Quiet<A>,
         keys: &[MKey],
     ) -> Step {
-        let mut mads = Vec::new();
-        for key in keys {
-            mads.push(self.prepared(guard, (*key, modifier), value)?);
-        }
-        self.many(label, mads.into_iter(), usize::MAX).map(|_| ())
+        let mads = keys.iter().map(|key| self.prepared(guard, (*key, modifier), value));
+        let mads = mads.collect::<Step<Vec<Mad>>>()?;
+        self.soon(label.name, mads)
     }
 
     /// Sends one Get with a wrong M_Key and returns the trap that names the key. Returns `None` if the silence period
@@ -199,6 +210,15 @@ impl Tester<'_> {
         let mad = mad.with_m_key(key).with_data(trap.data());
         let mad = mad.with_transaction_id(trap.transaction_id());
         self.launch_as(label.name, 0, &mad).map(|_| ())
+    }
+
+    /// Sends a TrapRepress with an M_Key that the device must reject, like [`Tester::provoke_soon`].
+    ///
+    /// # Errors
+    /// When the run must stop.
+    pub fn repress_soon(&mut self, label: Label<Notice>, key: MKey, notice: &Notice) -> Step {
+        let mad = self.mad_of(Method::TRAP_REPRESS, AttributeId::NOTICE, 0);
+        self.soon(label.name, vec![mad.with_m_key(key).with_data(notice.bytes())])
     }
 
     /// Sends the same TrapRepress three times, because the network may lose some. Waits until the silence period

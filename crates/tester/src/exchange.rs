@@ -23,6 +23,8 @@ pub(crate) struct Outstanding {
     pub(crate) request: Mad,
     pub(crate) deadline: Time,
     pub(crate) answer: Option<(Mad, Span)>,
+    /// Whether the tester's own port answers.
+    pub(crate) own: bool,
 }
 
 /// Maximum number of requests to a device that keeps answering busy. The pauses between the requests add up to 7.7 s.
@@ -126,6 +128,7 @@ impl Tester<'_> {
             request: mad,
             deadline,
             answer: None,
+            own: self.own,
         });
         Ok(number)
     }
@@ -239,9 +242,14 @@ impl Tester<'_> {
             return (number, Match::Again);
         }
         out.answer = Some((*mad, at));
+        let own = out.own;
         self.states[number as usize - 1] = State::Answered;
         if mad.attribute_id() == AttributeId::PORT_INFO && mad.is_smp() && mad.status() == Status::OK {
             let info: PortInfo = mad.attribute();
+            if own {
+                self.shown_own = info;
+                return (number, Match::Answer);
+            }
             self.shown.insert(mad.modifier(), info);
             // PortInfo of another port of the node does not set the response times of this port.
             let port = mad.modifier() & 0x7FFF_FFFF;

@@ -280,7 +280,12 @@ impl Tester<'_> {
         }
         let area = Area {
             attribute: A::ID.0,
-            name: format!("{} of the receiving port", A::NAME),
+            name: format!(
+                "{} of the {} port",
+                A::NAME,
+                if self.own { "tester's own" } else { "receiving" }
+            ),
+            own: self.own,
         };
         let parts: Vec<Part> = found
             .iter()
@@ -325,7 +330,11 @@ impl Tester<'_> {
                 Status::OK => "corrects the table".to_string(),
                 status => format!("refuses the table ({status})"),
             };
-            if let Some(place) = self.areas.iter().rposition(|state| state.area.attribute == A::ID.0) {
+            if let Some(place) = self
+                .areas
+                .iter()
+                .rposition(|state| state.area.attribute == A::ID.0 && state.area.own == self.own)
+            {
                 let state = self.areas.remove(place);
                 self.settle(&state.area);
             }
@@ -368,7 +377,7 @@ impl Tester<'_> {
             .get()
             .key_and_lease()
             .map(|(key, _)| key)
-            .filter(|key| *key != old);
+            .filter(|key| *key != old && !self.own);
         let (mut silences, mut busy) = (0, 0);
         while silences < TRIES {
             let mad = self.prepared(guard, (self.key(), modifier), value)?;
@@ -448,7 +457,7 @@ impl Tester<'_> {
         (key, modifier): (MKey, u32),
         value: Quiet<A>,
     ) -> Step<Mad> {
-        if let Some((new, lease)) = value.get().key_and_lease() {
+        if let Some((new, lease)) = value.get().key_and_lease().filter(|_| !self.own) {
             // Whether or not the Set succeeds, a restore must know every M_Key that may be in force and the longest
             // lease to wait for.
             if !self.keys.contains(&new) {
@@ -468,6 +477,7 @@ impl Tester<'_> {
     /// Makes the MAD of a Set of `image`. The values that the port showed last replace the placeholders of the image.
     pub(crate) fn set_mad<A: Settable>(&self, key: MKey, modifier: u32, image: &A) -> Mad {
         let shown = self.shown.get(&modifier).or_else(|| self.shown.get(&0));
+        let shown = if self.own { Some(&self.shown_own) } else { shown };
         let carried = match shown {
             Some(port) if A::ID == PortInfo::ID => image.with_last_read(&A::from_bytes(port.bytes())),
             _ => *image,

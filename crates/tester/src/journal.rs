@@ -3,6 +3,7 @@
 mod file;
 mod owner;
 mod room;
+mod witness;
 
 use std::path::PathBuf;
 
@@ -21,6 +22,9 @@ pub struct Area {
     pub attribute: u16,
     /// Name in messages.
     pub name: String,
+    /// Whether the area belongs to the tester's own port; else to the DUT.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub own: bool,
 }
 
 /// One part of an area: an AttributeModifier and the attribute's value at it.
@@ -141,13 +145,15 @@ pub trait Journal {
 }
 
 /// The only supported version of the format.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// The content of a journal.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Content {
     version: u32,
+    /// The number of changes of the rig's journals so far. The lock file has this number too.
+    generation: u64,
     /// Every M_Key that may be in force, the likeliest first, in hexadecimal.
     keys: Vec<String>,
     /// The longest lease period in seconds.
@@ -207,6 +213,7 @@ impl Content {
             *self = Self {
                 device: core::mem::take(&mut self.device),
                 owner: core::mem::take(&mut self.owner),
+                generation: self.generation,
                 ..Self::default()
             };
         }
@@ -275,6 +282,7 @@ mod tests {
         let area = Area {
             attribute: 0x15,
             name: "PortInfo of the receiving port".into(),
+            own: false,
         };
         (
             area,

@@ -9,6 +9,7 @@ mod exchange;
 mod guard;
 mod journal;
 mod many;
+mod own_port;
 pub mod peer;
 mod random;
 mod restore;
@@ -23,6 +24,7 @@ pub use guard::{Guarded, Quiet, Settable};
 pub use journal::{
     Area, FileJournal, Journal, JournalError, Left, MemoryJournal, Owner as JournalOwner, Part, Pending, Unrestored,
 };
+pub use many::HANDLED;
 pub use random::Stream;
 pub use rig::{Arrival, FramePort, PortId, Rig, RigInfo, Route, Stimulus};
 pub use runner::{ANOTHER_KEY, Case, Ran, recover, run};

@@ -1,11 +1,12 @@
 //! Series of exchanges with several outstanding at once.
 
+use core::time::Duration;
 use std::collections::VecDeque;
 
 use verbatim_record::{Label, Time};
-use verbatim_wire::{Attribute, MKey, Mad, Method, Status};
+use verbatim_wire::{Attribute, MKey, Mad, Method, NodeInfo, Status};
 
-use crate::exchange::{BUSY_TRIES, State, busy_pause};
+use crate::exchange::{BUSY_TRIES, Outstanding, State, busy_pause};
 use crate::guard::{Guarded, Quiet, Settable};
 use crate::rig::Arrival;
 use crate::stop::Step;
@@ -15,6 +16,12 @@ use crate::tester::Tester;
 const SILENCES: usize = 16;
 /// Number of waits for an arrival between two flushes of the record.
 const FLUSH_EVERY: u32 = 64;
+
+/// Limit of the requests whose silence the tester waits for together. The kernel keeps at most 96 requests.
+const MOST_SILENT: usize = 64;
+
+/// A Get with the right M_Key that follows requests which the device must drop.
+pub const HANDLED: Label<NodeInfo> = Label::new("right key, the port has handled the requests before");
 
 impl Tester<'_> {
     /// Gets an attribute at each modifier, with several requests outstanding at once. Repeats a request while the
@@ -75,6 +82,48 @@ impl Tester<'_> {
         self.window = window.clamp(1, self.window);
     }
 
+    /// Sends requests that the device must drop, and does not wait for their silence: [`Tester::wait_out`] waits for all
+    /// silences together. A Get with the right M_Key follows every few requests, because its response shows that the
+    /// port's buffers are free again. Repeats a request if the device answers busy.
+    pub(crate) fn soon(&mut self, label: &'static str, mut mads: Vec<Mad>) -> Step {
+        for attempt in 0..BUSY_TRIES {
+            let earlier = self.states.len() as u32;
+            for some in mads.chunks(self.window) {
+                if self.outstanding.len() + some.len() > MOST_SILENT {
+                    self.wait_out(Duration::ZERO)?;
+                }
+                for mad in some {
+                    self.launch(label, attempt, mad)?;
+                }
+                self.get(HANDLED, self.key())?;
+            }
+            mads = self.take_answered(earlier);
+            if mads.is_empty() {
+                break;
+            }
+            self.pause(busy_pause(attempt))?;
+        }
+        Ok(())
+    }
+
+    /// Returns the outstanding requests whose number is greater than `earlier`.
+    fn outstanding_after(&self, earlier: u32) -> impl Iterator<Item = &Outstanding> {
+        self.outstanding.iter().filter(move |out| out.number > earlier)
+    }
+
+    /// Removes the answered requests whose number is greater than `earlier`. Returns those that were answered busy.
+    fn take_answered(&mut self, earlier: u32) -> Vec<Mad> {
+        let (states, mut busy) = (&self.states, Vec::new());
+        self.outstanding.retain(|out| {
+            let is_ours = out.number > earlier;
+            if is_ours && out.answer.is_some_and(|(mad, _)| mad.status() == Status::BUSY) {
+                busy.push(out.request);
+            }
+            !is_ours || states[out.number as usize - 1] == State::Waiting
+        });
+        busy
+    }
+
     pub(crate) fn many<A>(
         &mut self,
         label: Label<A>,
@@ -88,8 +137,10 @@ impl Tester<'_> {
         // Requests to which the device answered busy are repeated after all others.
         let (mut attempt, mut again, mut busy) = (0, VecDeque::new(), Vec::new());
         let (mut dropped, mut alone_from) = (VecDeque::<Mad>::new(), 0);
+        // Earlier requests may still be outstanding: see `provoke_soon`.
+        let earlier = self.states.len() as u32;
         loop {
-            while !exhausted && self.outstanding.len() < self.window && silent.len() < bearable {
+            while !exhausted && self.outstanding_after(earlier).count() < self.window && silent.len() < bearable {
                 let next = match dropped.pop_front() {
                     Some(mad) => Some((attempt + 1, mad)),
                     None if attempt == 0 => mads.next().map(|mad| (0, mad)),
@@ -102,7 +153,7 @@ impl Tester<'_> {
                     None => exhausted = true,
                 }
             }
-            let Some(first) = self.outstanding.front() else {
+            let Some(first) = self.outstanding_after(earlier).next() else {
                 if busy.is_empty() || attempt + 1 == BUSY_TRIES || !exhausted {
                     break;
                 }
@@ -117,7 +168,8 @@ impl Tester<'_> {
             arrivals += 1;
             match self.rig.wait(deadline) {
                 Arrival::Deadline => {
-                    let waiting: Vec<_> = self.outstanding.iter().map(|out| (out.number, out.request)).collect();
+                    let waiting = self.outstanding_after(earlier).map(|out| (out.number, out.request));
+                    let waiting: Vec<_> = waiting.collect();
                     self.expire();
                     let states = &self.states;
                     let expired: Vec<_> = waiting
@@ -138,13 +190,7 @@ impl Tester<'_> {
                 }
                 other => self.take(other)?,
             }
-            let states = &self.states;
-            self.outstanding.retain(|out| {
-                if out.answer.is_some_and(|(mad, _)| mad.status() == Status::BUSY) {
-                    busy.push(out.request);
-                }
-                states[out.number as usize - 1] == State::Waiting
-            });
+            busy.extend(self.take_answered(earlier));
         }
         self.sink.flush();
         silent.extend(busy.iter().map(Mad::modifier));

@@ -27,9 +27,10 @@ impl Tester<'_> {
             let result = self.restore_area(&state);
             // A device may refuse a value until another area is restored. For example, the VLs that a table may name
             // depend on OperationalVLs. The area is therefore tried once more after the others.
-            let may_wait = !self.areas.is_empty() && !tried_again.contains(&state.area.attribute);
+            let place = (state.area.attribute, state.area.own);
+            let may_wait = !self.areas.is_empty() && !tried_again.contains(&place);
             if !result.left.is_empty() && may_wait {
-                tried_again.push(state.area.attribute);
+                tried_again.push(place);
                 self.areas.insert(0, state);
                 continue;
             }
@@ -60,7 +61,9 @@ impl Tester<'_> {
             area: state.area.name.clone(),
             ..Restored::default()
         };
-        let done = self.find_key().and_then(|()| match AttributeId(state.area.attribute) {
+        self.own = state.area.own;
+        let key = if self.own { Ok(()) } else { self.find_key() };
+        let done = key.and_then(|()| match AttributeId(state.area.attribute) {
             AttributeId::PORT_INFO => self.restore_parts::<PortInfo>(parts, &mut result),
             AttributeId::VL_ARBITRATION => self.restore_parts::<VlArbitrationTable>(parts, &mut result),
             AttributeId::NODE_INFO => self.restore_parts::<NodeInfo>(parts, &mut result),
@@ -71,6 +74,7 @@ impl Tester<'_> {
             AttributeId::LED_INFO => self.restore_parts::<LedInfo>(parts, &mut result),
             other => Err(Stop::Tester(format!("this version cannot restore {other}"))),
         });
+        self.own = false;
         if let Err(stop) = done {
             result.failure = stop.to_entry().text;
         }
@@ -172,7 +176,7 @@ impl Tester<'_> {
     /// Writes an image back. Does not report a refusal: the caller reads the values afterwards.
     fn write_back<A: Settable>(&mut self, modifier: u32, image: A) -> Step {
         let label = Label::<A>::new("restoring: as it was found");
-        let new = image.key_and_lease().map(|(key, _)| key);
+        let new = image.key_and_lease().map(|(key, _)| key).filter(|_| !self.own);
         let (mut silences, mut busy) = (0, 0);
         while silences < TRIES && busy < BUSY_TRIES {
             let mad = self.set_mad(self.key(), modifier, &image);

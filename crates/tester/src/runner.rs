@@ -81,14 +81,7 @@ impl Case<'_> {
     /// Returns a sentence that names the needs of the test that the rig does not fulfil, or `None` if it fulfils all.
     #[must_use]
     pub fn missing(&self, info: &RigInfo) -> Option<String> {
-        let missing: Vec<_> = self
-            .test
-            .needs
-            .iter()
-            .filter(|need| !info.offers.contains(need))
-            .map(|need| need.about())
-            .collect();
-        (!missing.is_empty()).then(|| format!("the rig does not offer {}", missing.join(", nor ")))
+        self.test.missing(&info.offers)
     }
 }
 
@@ -270,6 +263,12 @@ impl Tester<'_> {
         let needs = |need| test.needs.contains(&need);
         if needs(Need::Packets) || needs(Need::Verbs) {
             self.role = Role::Runner;
+            if needs(Need::Verbs) && self.info.offers.contains(&Need::NativePair) {
+                let stopped = self.sanity().or_else(|| self.raise_pair());
+                if stopped.is_some() {
+                    return stopped;
+                }
+            }
             let checked = self.peer_is_sane(needs(Need::Packets), needs(Need::Verbs));
             return match checked {
                 Ok(()) => self.stopped.as_ref().map(Stop::to_entry),
@@ -287,6 +286,7 @@ impl Tester<'_> {
     /// to a request for its MAC address.
     fn peer_is_sane(&mut self, packets: bool, verbs: bool) -> Step {
         const PORT_ACTIVE: u32 = 4;
+        const BEFORE_ACTIVE: [u32; 2] = [2, 3];
         let sides: &[Side] = if verbs {
             &[Side::Dut, Side::Tester]
         } else {
@@ -294,6 +294,14 @@ impl Tester<'_> {
         };
         for side in sides {
             let facts = self.open_device(*side)?;
+            if !facts.ethernet && (BEFORE_ACTIVE.contains(&facts.port_state) || facts.lid == 0) {
+                return Err(Stop::NotOffered(format!(
+                    "the InfiniBand port {} of the {side}'s device {} is not ready: its state is {} (4 is Active), its \
+                     LID is {}; let a subnet manager bring up the link (`opensm --guid GUID --once`), or write \
+                     assign_lid = 5 into a rig of kind umad with verbs = true",
+                    facts.port, facts.device, facts.port_state, facts.lid
+                )));
+            }
             if facts.port_state != PORT_ACTIVE {
                 return Err(Stop::Refused(format!(
                     "port {} of the {side}'s device {} is not active (its state is {}, 4 is active): is the link up?",

@@ -30,6 +30,8 @@ pub enum Need {
     Packets,
     /// The tester has an adapter of its own, and the DUT's host runs an agent.
     Verbs,
+    /// Both adapters are on one InfiniBand link, and the rig can send MADs to both ports.
+    NativePair,
 }
 
 /// The kinds of rig in a rig file.
@@ -44,7 +46,8 @@ impl Need {
             Self::AnyLid => &["virtual", "umad"],
             Self::Link | Self::SecondPort => &["virtual"],
             Self::Packets => &["virtual", "packet"],
-            Self::Verbs => &["virtual", "verbs"],
+            Self::Verbs => &["virtual", "umad", "verbs"],
+            Self::NativePair => &["virtual", "umad"],
         }
     }
 
@@ -59,7 +62,10 @@ impl Need {
             Self::Counters => "permission to write the DUT's counters (write_counters = true in the rig file)",
             Self::SecondPort => "a second port, cabled to a second port of the DUT (kind virtual)",
             Self::Packets => "an Ethernet port that sends packets built by the tester (kind virtual or packet)",
-            Self::Verbs => "an adapter of the tester's own (kind virtual or verbs)",
+            Self::Verbs => "an adapter of the tester's own (kind virtual or verbs, or kind umad with verbs = true)",
+            Self::NativePair => {
+                "two adapters on InfiniBand, with MADs and verbs (rig virtual-ib, or kind umad with verbs = true)"
+            }
         }
     }
 }
@@ -132,6 +138,14 @@ impl Test {
     pub fn is_of_management(&self) -> bool {
         let others = [Need::AnyLid, Need::Link, Need::Packets, Need::Verbs];
         self.needs.contains(&Need::Mad) && !others.iter().any(|need| self.needs.contains(need))
+    }
+
+    /// Returns a sentence that names the needs of the test that are not among `offers`, or `None` if all are.
+    #[must_use]
+    pub fn missing(&self, offers: &[Need]) -> Option<String> {
+        let missing = self.needs.iter().filter(|need| !offers.contains(need));
+        let missing: Vec<_> = missing.map(|need| need.about()).collect();
+        (!missing.is_empty()).then(|| format!("the rig does not offer {}", missing.join(", nor ")))
     }
 
     /// Returns all parameters: the test's own, and also [`OF_DEVICE`] for a test that connects to the DUT.

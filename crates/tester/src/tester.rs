@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
-use verbatim_record::{Entry, Label, Note, Role, Sink, Span, Time};
+use verbatim_record::{Entry, Label, Note, OWN_PORT, Role, Sink, Span, Time};
 use verbatim_wire::{
     Attribute, AttributeId, Lid, MKey, Mad, Method, Notice, PortInfo, RespTime, Status, SubnetTimeout,
 };
@@ -43,6 +43,10 @@ pub struct Tester<'r> {
     pub(crate) port: PortId,
     /// The rig's port that sends the runner's own reads; port 0 if `None`.
     pub(crate) reads_at: Option<PortId>,
+    /// Whether SMPs go to the tester's own port; else to the DUT.
+    pub(crate) own: bool,
+    /// The last PortInfo of the tester's own port.
+    pub(crate) shown_own: PortInfo,
     /// The destination LID of the procedure's SMPs; the rig's route if `None`.
     pub(crate) to: Option<Lid>,
     pub(crate) labels: Vec<(&'static str, Role)>,
@@ -104,6 +108,8 @@ impl<'r> Tester<'r> {
             role: Role::Test,
             port: 0,
             reads_at: None,
+            own: false,
+            shown_own: PortInfo::default(),
             to: None,
             labels: Vec::new(),
             id_base,
@@ -173,15 +179,18 @@ impl<'r> Tester<'r> {
         self.info.offers.contains(&need)
     }
 
-    /// Returns the M_Key that is most likely in force.
+    /// Returns the M_Key that is most likely in force. The tester's own port checks none.
     #[must_use]
     pub fn key(&self) -> MKey {
-        self.keys[0]
+        if self.own { MKey(0) } else { self.keys[0] }
     }
 
     /// Returns the last PortInfo that the receiving port returned; all 0 before the first response.
     #[must_use]
     pub fn shown(&self) -> PortInfo {
+        if self.own {
+            return self.shown_own;
+        }
         self.shown.get(&0).copied().unwrap_or_default()
     }
 
@@ -425,6 +434,9 @@ impl<'r> Tester<'r> {
 
     /// Makes an SMP of an attribute for the rig's route.
     pub(crate) fn mad_of(&self, method: Method, attribute: AttributeId, modifier: u32) -> Mad {
+        if self.own {
+            return Mad::directed(method, attribute, modifier, &[]);
+        }
         match &self.info.route {
             Route::Directed(path) if self.goes_to().is_none() => Mad::directed(method, attribute, modifier, path),
             _ => Mad::lid_routed(method, attribute, modifier),
@@ -445,6 +457,9 @@ impl<'r> Tester<'r> {
 
     /// Returns the rig's port that sends the next request. The restore always uses port 0.
     pub(crate) fn leaves_by(&self) -> PortId {
+        if self.own {
+            return OWN_PORT;
+        }
         match self.reads_at {
             Some(port) => port,
             None if self.role == Role::Runner => 0,
@@ -455,7 +470,7 @@ impl<'r> Tester<'r> {
     /// Returns the destination LID of the next request, or `None` for the rig's route. The runner's requests always
     /// take the rig's route.
     pub(crate) fn goes_to(&self) -> Option<Lid> {
-        self.to.filter(|_| self.role == Role::Test)
+        self.to.filter(|_| self.role == Role::Test && !self.own)
     }
 
     pub(crate) fn stimulus(&mut self, mad: &Mad) -> Step<Span> {

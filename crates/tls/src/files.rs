@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use webpki::{EndEntityCert, KeyUsage};
-use x509_parser::prelude::{CertificateRevocationList, FromDer, GeneralName, X509Certificate};
+use x509_parser::prelude::{AttributeTypeAndValue, FromDer, GeneralName, X509Certificate};
 
 /// The purpose of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -94,7 +94,7 @@ pub enum TlsError {
         /// The key.
         key: PathBuf,
     },
-    /// The certificate is made for another use, or the CRL belongs to another CA.
+    /// The certificate is made for another use, or the CRL belongs to another CA or is not the newest.
     #[error("the {part} {path} is {what}")]
     Kind {
         /// Purpose of the file.
@@ -102,7 +102,7 @@ pub enum TlsError {
         /// The file.
         path: PathBuf,
         /// The found kind, and what to do.
-        what: &'static str,
+        what: String,
     },
     /// The file cannot be used for another reason.
     #[error("the {part} {path} cannot be used: {seen}")]
@@ -141,7 +141,7 @@ impl TlsError {
 /// The size limit of a file in bytes.
 const LARGEST: u64 = 1 << 20;
 
-fn read(part: Part, path: &Path) -> Result<Vec<u8>, TlsError> {
+pub(super) fn read(part: Part, path: &Path) -> Result<Vec<u8>, TlsError> {
     let seen = |seen| TlsError::Read {
         part,
         path: path.into(),
@@ -171,7 +171,7 @@ fn certificates(part: Part, path: &Path) -> Result<Vec<CertificateDer<'static>>,
 }
 
 /// Describes the content of a file that lacks the expected item.
-fn in_short(bytes: &[u8]) -> String {
+pub(super) fn in_short(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     match text.lines().find(|line| line.starts_with("-----BEGIN")) {
         Some(line) => format!("it begins with {line}"),
@@ -194,10 +194,10 @@ pub(super) fn chain(path: &Path, usage: Use) -> Result<Vec<CertificateDer<'stati
             "not made for clients; name the client's certificate (client.pem of `verbatim pki init`)",
         ),
     };
-    let kind = |what| TlsError::Kind {
+    let kind = |what: &str| TlsError::Kind {
         part,
         path: path.into(),
-        what,
+        what: what.into(),
     };
     match look(part, path, &chain[0], usage)? {
         webpki::Error::CaUsedAsEndEntity => Err(kind(
@@ -217,61 +217,13 @@ pub(super) fn roots(part: Part, path: &Path) -> Result<(RootCertStore, Vec<Certi
             return Err(TlsError::Kind {
                 part,
                 path: path.into(),
-                what: "no certificate of a CA; name the CA's (ca.pem of `verbatim pki init`)",
+                what: "no certificate of a CA; name the CA's (ca.pem of `verbatim pki init`)".into(),
             });
         }
         let added = roots.add(certificate.clone());
         added.map_err(|error| TlsError::unusable(part, path, &error))?;
     }
     Ok((roots, found))
-}
-
-/// Reads the CRLs of a file. Each CRL must have one of `cas` as its issuer, and must not be expired.
-pub(super) fn crls(
-    path: &Path,
-    cas: &[CertificateDer<'_>],
-) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsError> {
-    let part = Part::Crl;
-    let not_pem = |seen: String| TlsError::NotPem {
-        part,
-        path: path.into(),
-        expected: "X509 CRL",
-        seen,
-    };
-    let bytes = read(part, path)?;
-    let found: Result<Vec<_>, _> = CertificateRevocationListDer::pem_slice_iter(&bytes).collect();
-    let found = found.map_err(|error| not_pem(error.to_string()))?;
-    if found.is_empty() {
-        return Err(not_pem(in_short(&bytes)));
-    }
-    let now = UnixTime::now();
-    let seconds = |at: UnixTime| i64::try_from(at.as_secs()).unwrap_or(i64::MAX);
-    for list in &found {
-        let (_, list) =
-            CertificateRevocationList::from_der(list).map_err(|error| TlsError::unusable(part, path, &error))?;
-        let of = |ca: &CertificateDer<'_>| {
-            X509Certificate::from_der(ca).is_ok_and(|(_, ca)| ca.subject().as_raw() == list.issuer().as_raw())
-        };
-        if !cas.iter().any(of) {
-            return Err(TlsError::Kind {
-                part,
-                path: path.into(),
-                what: "that of another CA; name the crl.pem beside the CA's certificate",
-            });
-        }
-        if let Some(next) = list.next_update().map(|next| next.timestamp())
-            && next < seconds(now)
-        {
-            let next = UnixTime::since_unix_epoch(std::time::Duration::from_secs(u64::try_from(next).unwrap_or(0)));
-            return Err(TlsError::Time {
-                part,
-                path: path.into(),
-                what: format!("expired on {}", date(next)),
-                now: date(now),
-            });
-        }
-    }
-    Ok(found)
 }
 
 /// The length limit of a name in bytes, which is X.520's limit of a common name.
@@ -281,19 +233,24 @@ const LONGEST_NAME: usize = 64;
 /// e-mail address.
 ///
 /// # Errors
-/// When the certificate has no name or several names. When the name is empty or too long, or has control
-/// characters or spaces around it.
+/// When the certificate has no name, several names, or a name that cannot be read. When the name is empty or too
+/// long, or has control characters or spaces around it.
 pub fn name_of(certificate: &CertificateDer<'_>) -> Result<String, String> {
     let (_, parsed) = X509Certificate::from_der(certificate).map_err(|error| error.to_string())?;
-    let mut names: Vec<&str> = parsed
-        .subject()
-        .iter_common_name()
-        .filter_map(|name| name.as_str().ok())
-        .collect();
-    if names.is_empty()
-        && let Ok(Some(others)) = parsed.subject_alternative_name()
-    {
-        names = others.value.general_names.iter().filter_map(alternative).collect();
+    let unreadable = |what: &str| format!("its {what} cannot be read; expected UTF-8 or PrintableString");
+    // A name that cannot be read counts: the certificate must not get another name because of it.
+    let common = parsed.subject().iter_common_name().map(AttributeTypeAndValue::as_str);
+    let mut names: Vec<&str> = common
+        .collect::<Result<_, _>>()
+        .map_err(|_| unreadable("subject's common name"))?;
+    if names.is_empty() {
+        let others = parsed.subject_alternative_name();
+        let others = others.map_err(|_| unreadable("list of alternative names"))?;
+        let others = others.map_or(&[][..], |others| &others.value.general_names);
+        if others.iter().any(|name| matches!(name, GeneralName::Invalid(..))) {
+            return Err(unreadable("list of alternative names"));
+        }
+        names = others.iter().filter_map(alternative).collect();
     }
     match names[..] {
         [name] if name.is_empty() || name.len() > LONGEST_NAME || name.trim() != name => Err(format!(
@@ -360,7 +317,7 @@ fn out_of_time(seen: &webpki::Error) -> Option<String> {
     }
 }
 
-fn date(at: UnixTime) -> String {
+pub(super) fn date(at: UnixTime) -> String {
     let seconds = i64::try_from(at.as_secs()).unwrap_or(i64::MAX);
     match time::OffsetDateTime::from_unix_timestamp(seconds) {
         Ok(at) => at.date().to_string(),

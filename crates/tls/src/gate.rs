@@ -3,8 +3,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use pem::Pem;
 use rustls::client::danger::HandshakeSignatureValid;
-use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{NoServerSessionStorage, ServerConfig, WebPkiClientVerifier};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
@@ -12,6 +13,7 @@ use rustls::version::TLS13;
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 use tokio::sync::watch;
 
+use crate::crl::{self, Lists};
 use crate::files::{self, Part, Use};
 use crate::{HTTP_2, ServerFiles, TlsError, identity, provider};
 
@@ -26,22 +28,32 @@ pub struct Gate {
 pub(super) struct Loaded {
     identity: Arc<CertifiedKey>,
     pub(super) verifier: Arc<dyn ClientCertVerifier>,
+    /// The newest list of revoked certificates of each CA, also if it was used before these files were read.
+    revoked: Vec<CertificateRevocationListDer<'static>>,
 }
 
 impl Loaded {
-    fn read(given: &ServerFiles) -> Result<Self, TlsError> {
+    /// Reads the files. `used` holds the revocation lists that this server has used.
+    fn read(given: &ServerFiles, used: &[CertificateRevocationListDer<'static>]) -> Result<Self, TlsError> {
         let identity = identity(&given.cert, &given.key, Use::Server)?;
         let (roots, cas) = files::roots(Part::ClientCa, &given.client_ca)?;
         let mut verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider());
+        let mut revoked = used.to_vec();
         if let Some(crl) = &given.crl {
+            let lists = Lists::read(crl, &cas, used)?;
+            revoked = lists.newest;
             verifier = verifier
-                .with_crls(files::crls(crl, &cas)?)
+                .with_crls(lists.each)
                 .only_check_end_entity_revocation()
                 .enforce_revocation_expiration();
         }
         let verifier = verifier.build();
         let verifier = verifier.map_err(|error| TlsError::unusable(Part::ClientCa, &given.client_ca, &error))?;
-        Ok(Self { identity, verifier })
+        Ok(Self {
+            identity,
+            verifier,
+            revoked,
+        })
     }
 
     /// Makes the configuration of one connection. When the client sends its certificate, the verifier stores the
@@ -69,8 +81,18 @@ impl Gate {
     /// # Errors
     /// The wrong file and the reason.
     pub fn open(files: &ServerFiles) -> Result<Arc<Self>, TlsError> {
+        Self::open_after(files, "")
+    }
+
+    /// Reads the files. `used` is the result of [`Self::revoked`] of an earlier gate: an older list of revoked
+    /// certificates is an error.
+    ///
+    /// # Errors
+    /// The wrong file and the reason.
+    pub fn open_after(files: &ServerFiles, used: &str) -> Result<Arc<Self>, TlsError> {
+        let used = crl::parse(used.as_bytes()).unwrap_or_default();
         Ok(Arc::new(Self {
-            now: watch::Sender::new(Arc::new(Loaded::read(files)?)),
+            now: watch::Sender::new(Arc::new(Loaded::read(files, &used)?)),
         }))
     }
 
@@ -79,8 +101,21 @@ impl Gate {
     /// # Errors
     /// The wrong file and the reason. After an error, the old settings stay in use.
     pub fn reload(&self, files: &ServerFiles) -> Result<(), TlsError> {
-        self.now.send_replace(Arc::new(Loaded::read(files)?));
+        let new = Loaded::read(files, &self.loaded().revoked)?;
+        self.now.send_replace(Arc::new(new));
         Ok(())
+    }
+
+    /// Returns the newest list of revoked certificates of each CA, as PEM.
+    #[must_use]
+    pub fn revoked(&self) -> String {
+        let loaded = self.loaded();
+        let lists: Vec<_> = loaded
+            .revoked
+            .iter()
+            .map(|list| Pem::new("X509 CRL", &**list))
+            .collect();
+        pem::encode_many(&lists)
     }
 
     pub(super) fn loaded(&self) -> Arc<Loaded> {

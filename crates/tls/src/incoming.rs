@@ -1,43 +1,39 @@
 //! Connections whose client certificate a [`Gate`] accepted.
 //!
-//! Handshakes run concurrently, each with a time limit. If too many are in progress, the server aborts the oldest.
-//! Clients that have sent nothing have a limit of their own, so a flood of them aborts no handshake of a client
-//! that has sent data. A connection ends when its client's certificate is revoked or expires.
+//! Handshakes run concurrently, each with a time limit. If too many are in progress, [`Crowd`] chooses the handshakes
+//! that the server aborts. A connection ends when its client's certificate is revoked or expires.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::Acceptor;
 use rustls::{CertificateError, Error};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
-use tokio_rustls::TlsAcceptor;
+use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::server::Connected;
 
+use crate::crowd::{Crowd, Known, Stage};
 use crate::files;
 use crate::gate::{Gate, Shown};
 
 /// Time limit of a handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// The limit of handshakes whose clients have sent data. At the limit, the server aborts the oldest of them.
-const HANDSHAKES: usize = 64;
-/// The limit of handshakes whose clients have sent nothing. At the limit, the server aborts the oldest of them, so
-/// silent clients block no others.
-const SILENT: usize = 256;
+/// The limits of handshakes whose clients have sent nothing, a part of the ClientHello, or all of it.
+const HANDSHAKES: [usize; 3] = [256, 64, 64];
 /// The pause after a failed accept, for example when file descriptors are used up.
 const SHORT_OF_DESCRIPTORS: Duration = Duration::from_millis(100);
 /// The longest interval between two checks of a certificate's validity. The host's clock may be set at any time,
@@ -78,33 +74,39 @@ impl fmt::Debug for Connection {
 /// Receives one log line for each refused client, each ended connection and each failed accept.
 type Tell = Arc<dyn Fn(String) + Send + Sync>;
 
-/// Accepts connections, and yields each connection whose client has an accepted certificate. Calls `tell` with the
-/// reason for each failed accept and each refused client. Also calls `tell` for each connection that ends because
-/// its certificate is no longer accepted. Must be called within a Tokio runtime. Dropping the stream closes the
-/// listener.
+/// Accepts connections, and yields each connection whose client has an accepted certificate. If `is_known` is true for
+/// a client, its address is added to `known`. Calls `tell` with the reason for each failed accept and each refused
+/// client. Also calls `tell` for each connection that ends because its certificate is no longer accepted. Must be
+/// called within a Tokio runtime. Dropping the stream closes the listener.
 pub fn incoming(
     listener: TcpListener,
     gate: Arc<Gate>,
+    (known, is_known): (Known, impl Fn(&Peer) -> bool + Send + 'static),
     tell: impl Fn(String) + Send + Sync + 'static,
 ) -> impl Stream<Item = io::Result<Connection>> + Send + Unpin {
     let (sender, receiver) = mpsc::channel(1);
-    tokio::spawn(accept(listener, gate, Arc::new(tell), sender));
+    tokio::spawn(accept(listener, gate, (known, is_known), Arc::new(tell), sender));
     ReceiverStream::new(receiver)
 }
 
-async fn accept(listener: TcpListener, gate: Arc<Gate>, tell: Tell, sender: mpsc::Sender<io::Result<Connection>>) {
+async fn accept(
+    listener: TcpListener,
+    gate: Arc<Gate>,
+    (known, is_known): (Known, impl Fn(&Peer) -> bool),
+    tell: Tell,
+    sender: mpsc::Sender<io::Result<Connection>>,
+) {
     let mut under_way: JoinSet<Option<Connection>> = JoinSet::new();
-    let mut handshakes = Handshakes::default();
+    let mut handshakes = Crowd::new(HANDSHAKES, known.clone());
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((stream, address)) => {
                     handshakes.make_room();
-                    let spoke = Arc::<AtomicBool>::default();
-                    let handshake = let_in((stream, address), Arc::clone(&spoke), Arc::clone(&gate), Arc::clone(&tell));
-                    handshakes.0.push_back((under_way.spawn(handshake), spoke));
-                    // Let the handshakes run before the next accept, so that each notes whether its client has
-                    // sent data.
+                    let stage = Stage::default();
+                    let handshake = let_in((stream, address), stage.clone(), Arc::clone(&gate), Arc::clone(&tell));
+                    handshakes.add(address.ip(), stage, under_way.spawn(handshake));
+                    // Let the handshakes run before the next accept, so that each notes its stage.
                     tokio::task::yield_now().await;
                 }
                 Err(error) => {
@@ -113,7 +115,11 @@ async fn accept(listener: TcpListener, gate: Arc<Gate>, tell: Tell, sender: mpsc
                 }
             },
             Some(done) = under_way.join_next() => {
-                if let Ok(Some(connection)) = done && sender.send(Ok(connection)).await.is_err() {
+                let Ok(Some(connection)) = done else { continue };
+                if is_known(&connection.peer) {
+                    known.add(connection.peer.address.ip());
+                }
+                if sender.send(Ok(connection)).await.is_err() {
                     return;
                 }
             }
@@ -122,31 +128,10 @@ async fn accept(listener: TcpListener, gate: Arc<Gate>, tell: Tell, sender: mpsc
     }
 }
 
-/// The handshakes in progress, the oldest first. The flag tells whether the client has sent data.
-#[derive(Default)]
-struct Handshakes(VecDeque<(AbortHandle, Arc<AtomicBool>)>);
-
-impl Handshakes {
-    /// If the silent clients have reached their limit, aborts their oldest handshake. Does the same for the clients
-    /// that have sent data.
-    fn make_room(&mut self) {
-        self.0.retain(|(handshake, _)| !handshake.is_finished());
-        for (speaking, at_most) in [(false, SILENT), (true, HANDSHAKES)] {
-            let is_of_kind = |(_, spoke): &(AbortHandle, Arc<AtomicBool>)| spoke.load(Ordering::Relaxed) == speaking;
-            if self.0.iter().filter(|handshake| is_of_kind(handshake)).count() >= at_most
-                && let Some(oldest) = self.0.iter().position(is_of_kind)
-                && let Some((handshake, _)) = self.0.remove(oldest)
-            {
-                handshake.abort();
-            }
-        }
-    }
-}
-
 /// Runs the handshake of one connection. Returns `None` if the server refuses the client.
 async fn let_in(
     (stream, address): (TcpStream, SocketAddr),
-    spoke: Arc<AtomicBool>,
+    stage: Stage,
     gate: Arc<Gate>,
     tell: Tell,
 ) -> Option<Connection> {
@@ -158,8 +143,8 @@ async fn let_in(
         tell(format!("{address}{whose} was not let in: {why}"));
     };
     let config = gate.loaded().config(shown.clone());
-    let acceptor = match config {
-        Ok(config) => TlsAcceptor::from(config),
+    let config = match config {
+        Ok(config) => config,
         Err(error) => {
             refused(error.to_string());
             return None;
@@ -167,8 +152,10 @@ async fn let_in(
     };
     let handshake = async {
         stream.peek(&mut [0]).await?;
-        spoke.store(true, Ordering::Relaxed);
-        acceptor.accept(stream).await
+        stage.begins();
+        let hello = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
+        stage.is_complete();
+        hello.into_stream(config).await
     };
     let stream = match timeout(HANDSHAKE, handshake).await {
         Ok(Ok(stream)) => stream,

@@ -5,12 +5,16 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | `crl` | lists of revoked certificates: signature and age |
 //! | `files` | checks of the files before use; an error names the file |
 //! | [`gate`](Gate) | the TLS settings of a server, which can be reloaded without a restart |
+//! | `crowd` | limits of clients that have not said who they are, by source address |
 //! | `incoming` | connections with an accepted client certificate; they end when it is revoked or expires |
 //! | `connect` | the client side, and descriptions of refusals |
 
 mod connect;
+mod crl;
+mod crowd;
 mod files;
 mod gate;
 mod incoming;
@@ -27,6 +31,7 @@ use rustls::sign::CertifiedKey;
 use rustls::version::TLS13;
 
 pub use connect::{ConnectError, Connector, Words, refused_by_it};
+pub use crowd::{Crowd, Known, Stage};
 use files::{Part, Use};
 pub use files::{TlsError, name_of};
 pub use gate::Gate;

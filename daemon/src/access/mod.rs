@@ -2,8 +2,8 @@
 //!
 //! | role | may |
 //! |---|---|
-//! | viewer | see a rig, its runs and their results |
-//! | operator | also run tests on the rig, and end own runs |
+//! | viewer | see a rig, its runs and their results, without M_Keys |
+//! | operator | also see M_Keys, read records, run tests on the rig, and end own runs |
 //! | admin | also end the runs of others, and restore the rig |
 //!
 //! Every operation that changes something needs a [`May`], and only the checks in this module create a [`May`].
@@ -15,10 +15,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use nix::unistd::{Uid, User};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use tokio::sync::watch;
 use tonic::Request;
 
 pub use audit::{Act, Audit};
@@ -173,6 +174,9 @@ pub enum Denied {
 /// Permission to see a rig and its runs.
 #[derive(Clone, Copy, Debug)]
 pub enum View {}
+/// Permission to see the M_Keys of a rig's devices, and to read the records of its runs.
+#[derive(Clone, Copy, Debug)]
+pub enum Read {}
 /// Permission to run tests on a rig.
 #[derive(Clone, Copy, Debug)]
 pub enum Operate {}
@@ -230,7 +234,7 @@ impl<A> May<A> {
 /// The access checks. The table of roles can be replaced at any time.
 #[derive(Debug)]
 pub struct Access {
-    table: RwLock<Arc<Table>>,
+    table: watch::Sender<Arc<Table>>,
 }
 
 impl Access {
@@ -238,19 +242,37 @@ impl Access {
     #[must_use]
     pub fn new(table: Table) -> Self {
         Self {
-            table: RwLock::new(Arc::new(table)),
+            table: watch::Sender::new(Arc::new(table)),
         }
     }
 
     /// Replaces the table of roles.
     pub fn replace(&self, table: Table) {
-        *self.table.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(table);
+        self.table.send_replace(Arc::new(table));
     }
 
     /// Returns the current table of roles.
     #[must_use]
     pub fn table(&self) -> Arc<Table> {
-        Arc::clone(&self.table.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.table.borrow())
+    }
+
+    /// Waits until `check` fails, now or after a change of the roles.
+    pub fn denied(
+        self: &Arc<Self>,
+        check: impl Fn(&Self) -> Result<(), Denied> + Send + 'static,
+    ) -> impl Future<Output = Denied> + Send + 'static {
+        let (access, mut changes) = (Arc::clone(self), self.table.subscribe());
+        async move {
+            loop {
+                changes.mark_unchanged();
+                if let Err(denied) = check(&access) {
+                    return denied;
+                }
+                // Never an error: `access` owns the sender.
+                let _ = changes.changed().await;
+            }
+        }
     }
 
     /// Checks that the caller has any role on any rig.
@@ -287,6 +309,14 @@ impl Access {
     /// When the caller has no role on the rig.
     pub fn view(&self, caller: &Caller, rig: &str) -> Result<May<View>, Denied> {
         self.role(caller, rig, Role::Viewer, "see")
+    }
+
+    /// Checks that the caller may see the M_Keys of a rig's devices, and read the records of its runs.
+    ///
+    /// # Errors
+    /// When the caller is not an operator or admin of the rig.
+    pub fn read(&self, caller: &Caller, rig: &str) -> Result<May<Read>, Denied> {
+        self.role(caller, rig, Role::Operator, "read records, which contain M_Keys, of")
     }
 
     /// Checks that the caller may run tests on a rig.

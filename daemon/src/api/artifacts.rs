@@ -1,18 +1,19 @@
 //! The files of a run's record, for clients to read.
 
 use std::fs::{self, File};
-use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{self, Seek};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::Arc;
 
 use nix::fcntl::OFlag;
 use tonic::Status;
 use verbatim_proto::v1::{Artifact, ReadArtifactResponse};
+use verbatim_record::{Bundle, BundleError};
 
 use super::errors;
 use super::streams::Out;
 use crate::store::captures;
-use verbatim_run as run;
 
 /// The size of a chunk in bytes.
 const CHUNK: usize = 64 << 10;
@@ -20,6 +21,8 @@ const CHUNK: usize = 64 << 10;
 pub(super) const AHEAD: usize = 2;
 /// The name of the capture file, which the daemon makes when a client reads it.
 pub(super) const CAPTURE: &str = "run.pcapng";
+/// The end of the name of a compressed record. Clients read the record under its name without `.zst`.
+const PACKED: &str = ".rec.zst";
 
 /// Returns the files of a record, sorted by name. The list is empty if the directory does not exist yet.
 pub(super) fn list(directory: &Path) -> Result<Vec<Artifact>, Status> {
@@ -39,11 +42,31 @@ pub(super) fn list(directory: &Path) -> Result<Vec<Artifact>, Status> {
             artifacts.push(Artifact { name, size_bytes });
         }
     }
+    if artifacts.iter().any(|artifact| artifact.name.ends_with(PACKED)) {
+        // Clients see plain records.
+        let bundle = Bundle::open_unread(directory).map_err(|error| errors::internal(&error.to_string()))?;
+        let is_packed = |name: &str| bundle.files().any(|file| name.strip_suffix(".zst") == Some(&file.name));
+        artifacts.retain(|artifact| !is_packed(&artifact.name) && !artifact.name.ends_with(".rec"));
+        artifacts.extend(
+            bundle
+                .files()
+                .filter(|file| file.name.ends_with(".rec"))
+                .map(|file| Artifact {
+                    name: file.name.clone(),
+                    size_bytes: file.bytes,
+                }),
+        );
+    }
     artifacts.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(artifacts)
 }
 
-/// Opens a file of a record. If `name` is [`CAPTURE`] and the record has no such file, makes the capture.
+/// Returns whether a client asks for the capture of a record that has no such file, so that the daemon makes it.
+pub(super) fn is_capture_to_make(directory: &Path, name: &str) -> bool {
+    name == CAPTURE && !fs::symlink_metadata(directory.join(name)).is_ok_and(|metadata| metadata.is_file())
+}
+
+/// Opens a file of a record.
 pub(super) fn open(directory: &Path, name: &str) -> Result<File, Status> {
     if !is_name(name) {
         return Err(errors::invalid_field(
@@ -53,12 +76,11 @@ pub(super) fn open(directory: &Path, name: &str) -> Result<File, Status> {
     }
     let path = directory.join(name);
     let found = fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_file());
-    if name == CAPTURE && !found {
-        return capture(directory);
+    if !found && name.ends_with(".rec") && directory.join(format!("{name}.zst")).exists() {
+        return unpacked(directory, name);
     }
     if !found {
-        let message = format!("the run has no file {name:?}; ListArtifacts lists its files");
-        return Err(errors::not_found("ARTIFACT_UNKNOWN", name, &message));
+        return Err(unknown(name));
     }
     let opened = File::options()
         .read(true)
@@ -67,18 +89,28 @@ pub(super) fn open(directory: &Path, name: &str) -> Result<File, Status> {
     opened.map_err(|error| unreadable(&path, &error))
 }
 
-fn capture(directory: &Path) -> Result<File, Status> {
-    // Write the capture to the state directory, because that disk is meant for large files. The file is unlinked
-    // on return, so its space is freed when the last reader closes it.
+/// Returns a compressed record as a plain file without a name.
+fn unpacked(directory: &Path, name: &str) -> Result<File, Status> {
+    let wrong = |error: BundleError| errors::internal(&error.to_string());
+    let bundle = Bundle::open_unread(directory).map_err(wrong)?;
+    let mut records = bundle.each_record();
+    let Some(record) = records.find(|record| record.name() == name) else {
+        return Err(unknown(name));
+    };
     let beside = captures(directory.ancestors().nth(3).unwrap_or(directory));
-    let place = fs::create_dir_all(&beside).and_then(|()| tempfile::tempdir_in(&beside));
-    let place = place.map_err(|error| unreadable(&beside, &error))?;
-    let path = place.path().join(CAPTURE);
-    run::export_pcapng(directory, &path, false).map_err(|error| {
-        let message = format!("the capture cannot be made: {error}");
-        errors::not_found("CAPTURE_UNAVAILABLE", CAPTURE, &message)
-    })?;
-    File::open(&path).map_err(|error| unreadable(&path, &error))
+    let plain = || {
+        fs::create_dir_all(&beside)?;
+        let mut plain = tempfile::tempfile_in(&beside)?;
+        io::copy(&mut record.open().map_err(io::Error::other)?, &mut plain)?;
+        plain.rewind()?;
+        Ok(plain)
+    };
+    plain().map_err(|error| unreadable(&beside, &error))
+}
+
+fn unknown(name: &str) -> Status {
+    let message = format!("the run has no file {name:?}; ListArtifacts lists its files");
+    errors::not_found("ARTIFACT_UNKNOWN", name, &message)
 }
 
 /// Returns whether `name` can only name a file directly in the record's directory.
@@ -86,7 +118,7 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\\', '\0'])
 }
 
-fn unreadable(path: &Path, error: &io::Error) -> Status {
+pub(super) fn unreadable(path: &Path, error: &io::Error) -> Status {
     errors::internal(&format!(
         "{}: {error}; mend the permissions of the state directory",
         path.display()
@@ -94,21 +126,27 @@ fn unreadable(path: &Path, error: &io::Error) -> Status {
 }
 
 /// Sends the content of a file as fast as the client takes it. A stalled client uses a descriptor and two chunks, but
-/// no thread.
-pub(super) fn send(mut file: File, sender: Out<ReadArtifactResponse>) {
+/// no thread. `keep` is held until the end.
+pub(super) fn send<K: Send + 'static>(file: Arc<File>, keep: K, sender: Out<ReadArtifactResponse>) {
     tokio::spawn(async move {
+        let _keep = keep;
+        let mut at = 0;
         loop {
+            // Other clients may read the same file at other places.
+            let of = Arc::clone(&file);
             let read = super::blocking(move || {
-                let mut data = Vec::with_capacity(CHUNK);
-                let read = (&mut file).take(CHUNK as u64).read_to_end(&mut data);
-                (file, read.map(|_| data))
+                let mut data = vec![0; CHUNK];
+                let count = of.read_at(&mut data, at)?;
+                data.truncate(count);
+                Ok::<_, io::Error>(data)
             });
             let chunk = match read.await {
                 Err(status) => Err(status),
-                Ok((_, Err(error))) => Err(errors::internal(&format!("reading stopped: {error}; read it again"))),
-                Ok((_, Ok(data))) if data.is_empty() => return,
-                Ok((rest, Ok(data))) => {
-                    file = rest;
+                Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Ok(Err(error)) => Err(errors::internal(&format!("reading stopped: {error}; read it again"))),
+                Ok(Ok(data)) if data.is_empty() => return,
+                Ok(Ok(data)) => {
+                    at += data.len() as u64;
                     // An error means that the client has disconnected.
                     if sender.send(Ok(ReadArtifactResponse { data })).await.is_err() {
                         return;

@@ -9,7 +9,7 @@ use verbatim_proto::v1::{
     ListStatementsRequest, ListStatementsResponse, ListTestsRequest, ListTestsResponse, Statement, Test, TestParameter,
 };
 
-use super::{Shared, blocking, errors, validate};
+use super::{Shared, computing, errors, validate};
 
 /// The service that lists the catalogue, which is the same in every daemon of this version.
 #[derive(Clone, Debug)]
@@ -28,14 +28,10 @@ impl Catalog {
 #[tonic::async_trait]
 impl CatalogService for Catalog {
     async fn list_tests(&self, request: Request<ListTestsRequest>) -> Result<Response<ListTestsResponse>, Status> {
-        self.shared.caller(&request)?;
+        let caller = self.shared.caller(&request)?;
         let patterns = request.into_inner().patterns;
-        let tests = blocking(move || {
-            let mut wrong = Vec::new();
-            validate::tests("patterns", &patterns, &mut wrong).ok_or(wrong)
-        })
-        .await?
-        .map_err(errors::invalid)?;
+        let tests = computing(&caller.who, move || validate::tests("patterns", &patterns)).await?;
+        let tests = tests.map_err(errors::invalid)?;
         Ok(Response::new(ListTestsResponse {
             tests: tests.into_iter().map(test).collect(),
             catalogue: VERSION.into(),

@@ -8,6 +8,7 @@ use tonic_types::{ErrorDetails, FieldViolation, PreconditionViolation, StatusExt
 use crate::access::{Denied, Identity};
 use crate::sched::{CreateError, NotReloaded, Refusal};
 use crate::store::StoreError;
+use verbatim_record::secrets::without_m_keys;
 use verbatim_run::RunId;
 
 const DOMAIN: &str = "verbatim.v1";
@@ -47,8 +48,10 @@ const LONGEST: usize = 300;
 /// area that is not restored.
 const LONGEST_MESSAGE: usize = 2000;
 
-/// Cuts a text to this many characters, because a client may have sent a longer text.
+/// Cuts a text to this many characters, because a client may have sent a longer text. Also hides M_Keys: the reason of
+/// a quarantine may name some.
 fn at_most(characters: usize, text: &str) -> String {
+    let text = &*without_m_keys(text);
     match text.char_indices().nth(characters) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.into(),
@@ -92,13 +95,12 @@ pub(super) fn out_of_range(message: &str) -> Status {
 }
 
 /// Returns `ALREADY_EXISTS`: the request id belongs to another request.
-pub(super) fn request_id_reused(request_id: &str, run: &RunId, differs: &str) -> Status {
+pub(super) fn request_id_reused(request_id: &str, (kind, name): (&str, &str), differs: &str) -> Status {
     let message = format!(
-        "request_id {request_id:?} already created runs/{run}, which differs in {differs}; send a new request_id for a \
-         new run"
+        "request_id {request_id:?} already created {name}, which differs in {differs}; send a new request_id for a \
+         new {kind}"
     );
-    let run = format!("runs/{run}");
-    let metadata = [("run", run.as_str()), ("request_id", request_id), ("differs", differs)];
+    let metadata = [(kind, name), ("request_id", request_id), ("differs", differs)];
     with_info(Code::AlreadyExists, &message, "REQUEST_ID_REUSED", &metadata)
 }
 
@@ -144,6 +146,7 @@ pub(super) fn refused(refusal: &Refusal) -> Status {
         Refusal::LeaseWaits(lease) => (Code::FailedPrecondition, "LEASE_PENDING", lease.to_string()),
         Refusal::LeaseOfRun(lease) => (Code::FailedPrecondition, "LEASE_OF_RUN", lease.to_string()),
         Refusal::TooMany { .. } => (Code::ResourceExhausted, "TOO_MANY", String::new()),
+        Refusal::TooLongQueue { rig, .. } => (Code::ResourceExhausted, "TOO_MANY_HOURS", rig.clone()),
         Refusal::TooLong { .. } => (Code::OutOfRange, "LEASE_TOO_LONG", String::new()),
         Refusal::Running { rig, .. } | Refusal::Restoring(rig) => (Code::FailedPrecondition, "RIG_BUSY", rig.clone()),
     };

@@ -14,9 +14,9 @@ use verbatim_proto::v1::{
 use super::errors::Violation;
 use super::streams::Answer;
 use super::{Shared, blocking, errors, names, page, validate, view};
-use crate::access::{self, Access, Caller, End, May};
+use crate::access::{self, Access, Caller, Denied, End, May};
 use crate::sched::{CreateError, LONGEST_LEASE, LeaseView, NewLease, Scheduler, USUAL_LEASE};
-use crate::store::{LeaseId, StoreError, StoredLease};
+use crate::store::{AskedLease, LeaseId, StoreError, StoredLease};
 
 /// The maximum number of labels in a request.
 const MOST_LABELS: usize = 32;
@@ -43,16 +43,8 @@ impl Leases {
         let shared = Arc::clone(&self.shared);
         let found = blocking(move || shared.scheduler.lease(&id)).await?;
         let found = found.map_err(|error| errors::store(&error))?;
-        if caller.who != found.lease.owner {
-            let sees = |rig: &String| self.shared.access.view(&caller, rig).is_ok();
-            if !found.lease.rigs.iter().any(sees) {
-                let rig = found.lease.rigs.first().map_or("", String::as_str);
-                self.shared
-                    .access
-                    .view(&caller, rig)
-                    .map_err(|denied| errors::denied(&denied))?;
-            }
-        }
+        let sees = may_see(&self.shared.access, &caller, &found.lease);
+        sees.map_err(|denied| errors::denied(&denied))?;
         Ok((found, caller))
     }
 
@@ -147,7 +139,9 @@ impl LeaseService for Leases {
     ) -> Result<Response<Self::WatchLeaseStream>, Status> {
         let mut changes = self.shared.scheduler.changes();
         let (found, caller) = self.find(&request, &request.get_ref().name).await?;
-        let (sender, answer) = self.shared.streams.open(&caller.who, 1)?;
+        let (reader, of) = (caller.clone(), found.lease.clone());
+        let may_watch = move |access: &Access| may_see(access, &reader, &of);
+        let (sender, answer) = self.shared.open(&caller.who, 1, may_watch)?;
         let (scheduler, id) = (Arc::clone(&self.shared.scheduler), found.lease.id.clone());
         let shares = scheduler.store().lab().is_some();
         let watching = (caller.who == found.lease.owner).then(|| scheduler.watching(format!("leases/{id}")));
@@ -209,6 +203,16 @@ impl LeaseService for Leases {
     }
 }
 
+/// Checks that the caller has a role, and owns a lease or may see one of its rigs.
+fn may_see(access: &Access, caller: &Caller, lease: &StoredLease) -> Result<(), Denied> {
+    access.any(caller)?;
+    if caller.who == lease.owner || lease.rigs.iter().any(|rig| access.view(caller, rig).is_ok()) {
+        return Ok(());
+    }
+    let rig = lease.rigs.first().map_or("", String::as_str);
+    access.view(caller, rig).map(drop)
+}
+
 /// Checks that the caller owns a lease, or is an admin of the rig that the lease holds. A waiting lease may get
 /// any of its rigs at any moment, so another caller must be an admin of all its rigs. The error names the rig on
 /// which the caller lacks the right.
@@ -252,9 +256,12 @@ fn lasts(asked_s: u64) -> Result<Duration, Violation> {
 fn create(shared: &Shared, caller: &Caller, mut request: CreateLeaseRequest) -> Result<Lease, Status> {
     request.labels.sort();
     request.labels.dedup();
+    if let Some(rig) = request.rig.strip_prefix("rigs/") {
+        request.rig = rig.into();
+    }
     let attended = request.attended;
     let priority = request.priority();
-    let rig = request.rig.strip_prefix("rigs/").unwrap_or(&request.rig);
+    let rig = request.rig.as_str();
     let mut wrong: Vec<Violation> = validate::request_id(&request.request_id).into_iter().collect();
     let rigs = shared.scheduler.rigs();
     let elsewhere = shared.elsewhere().map_err(|error| errors::store(&error))?;
@@ -292,6 +299,11 @@ fn create(shared: &Shared, caller: &Caller, mut request: CreateLeaseRequest) -> 
         wrong.push(Violation::new("rig", unknown.among(sees).to_string()));
     }
     let lasts = lasts(request.lasts_s).map_err(|violation| wrong.push(violation));
+    if let Ok(lasts) = lasts
+        && let Some(before) = before(shared, caller, &request.request_id)?
+    {
+        return again(shared, &before, &request, lasts);
+    }
     let (Ok(lasts), true) = (lasts, wrong.is_empty()) else {
         return Err(errors::invalid(wrong));
     };
@@ -347,21 +359,53 @@ fn create(shared: &Shared, caller: &Caller, mut request: CreateLeaseRequest) -> 
     let new = NewLease {
         may: allowed,
         request_id: request.request_id.clone(),
+        asked: AskedLease {
+            rig: request.rig.clone(),
+            labels: request.labels.clone(),
+        },
         lasts,
         priority,
         elsewhere: of_others,
         attended,
     };
     let lease = shared.scheduler.reserve(new).map_err(|error| errors::create(&error))?;
-    let name = format!("leases/{}", lease.id);
-    let now = shared.scheduler.lease(&lease.id);
+    // Another request with the same id may have created the lease at the same time.
+    let made = again(shared, &lease, &request, lasts)?;
     // Record the granted rig or, for a waiting lease, all acceptable rigs.
-    let rigs = match &now {
-        Ok(now) if !now.lease.rig.is_empty() => now.lease.rig.clone(),
-        _ => lease.rigs.join(","),
+    let rigs = match made.rig.as_str() {
+        "" => lease.rigs.join(","),
+        rig => rig.into(),
     };
-    shared.note(caller, "CreateLease", &rigs, &name, "");
-    now.map(view::lease).map_err(|error| errors::store(&error))
+    shared.note(caller, "CreateLease", &rigs, &made.name, "");
+    Ok(made)
+}
+
+/// Returns the lease that an earlier request with the same id created.
+fn before(shared: &Shared, caller: &Caller, request_id: &str) -> Result<Option<StoredLease>, Status> {
+    if request_id.is_empty() {
+        return Ok(None);
+    }
+    let lease = shared.scheduler.store().lease_of_request(&caller.who, request_id);
+    lease.map_err(|error| errors::store(&error))
+}
+
+/// Returns the current state of a lease that this request, or an earlier one with the same id, created.
+fn again(shared: &Shared, of: &StoredLease, request: &CreateLeaseRequest, lasts: Duration) -> Result<Lease, Status> {
+    match validate::lease_differs(of, request, lasts.as_secs()) {
+        Some(differs) => {
+            let name = format!("leases/{}", of.id);
+            Err(errors::request_id_reused(
+                &request.request_id,
+                ("lease", &name),
+                differs,
+            ))
+        }
+        None => shared
+            .scheduler
+            .lease(&of.id)
+            .map(view::lease)
+            .map_err(|error| errors::store(&error)),
+    }
 }
 
 #[cfg(test)]

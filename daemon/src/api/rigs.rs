@@ -11,11 +11,13 @@ use verbatim_proto::v1::{
     WatchRigsResponse,
 };
 
+use super::hidden::hide;
 use super::streams::Answer;
 use super::{Shared, blocking, errors, names, view};
-use crate::access::{self, Caller, Identity, May, View};
+use crate::access::{self, Access, Caller, Identity, May, View};
 use crate::sched::{Reloaded, Scheduler};
 use crate::store::Filter;
+use verbatim_record::secrets::Secrets;
 use verbatim_rig::RigConfig;
 
 /// The service of rigs.
@@ -177,7 +179,9 @@ impl RigService for Rigs {
     async fn watch_rigs(&self, request: Request<WatchRigsRequest>) -> Result<Response<Self::WatchRigsStream>, Status> {
         let caller = self.shared.caller(&request)?;
         let mut changes = self.shared.scheduler.changes();
-        let (sender, answer) = self.shared.streams.open(&caller.who, 1)?;
+        let reader = caller.clone();
+        let may_watch = move |access: &Access| access.any(&reader);
+        let (sender, answer) = self.shared.open(&caller.who, 1, may_watch)?;
         let of = self.clone();
         let shares = self.shared.scheduler.store().lab().is_some();
         tokio::spawn(async move {
@@ -270,6 +274,7 @@ impl RigService for Rigs {
 
     async fn restore_rig(&self, request: Request<RestoreRigRequest>) -> Result<Response<RestoreRigResponse>, Status> {
         let (rig, may) = self.find(&request, &request.get_ref().name)?;
+        let eyes = view::Eyes::of(&self.shared, may.caller());
         let shared = Arc::clone(&self.shared);
         let name = rig.name.clone();
         let asked = move || {
@@ -287,10 +292,16 @@ impl RigService for Rigs {
         let done = done
             .await
             .map_err(|_| errors::internal("the restore ended without a result; look at the daemon's log"))?;
+        let name = rig.name.clone();
         let rig = self.view(rig).await?;
-        Ok(Response::new(RestoreRigResponse {
+        let response = RestoreRigResponse {
             rig: Some(rig),
             areas: done.areas,
+        };
+        // The owner of the last run may restore the rig even if it is only a viewer now.
+        Ok(Response::new(match eyes.see_keys(&name) {
+            true => response,
+            false => hide("RestoreRigResponse", &response, &mut Secrets::default()),
         }))
     }
 }

@@ -14,10 +14,10 @@ use verbatim_proto::v1::{
 
 use super::errors::Violation;
 use super::streams::Answer;
-use super::{Shared, artifacts, blocking, errors, filter, names, page, validate, view, watch};
-use crate::access::{Caller, Identity, May, View};
+use super::{Shared, artifacts, blocking, computing, errors, filter, names, page, validate, view, watch};
+use crate::access::{Access, Caller, Identity, May, Read, View};
 use crate::sched::{NewRun, Scheduler};
-use crate::store::{Detail, Filter, LeaseId, Patience, RunEntry, StoreError, StoredRun};
+use crate::store::{AskedRun, Detail, Filter, LeaseId, Patience, RunEntry, StoreError, StoredRun};
 use verbatim_run::RunId;
 
 /// The service of runs.
@@ -41,6 +41,13 @@ impl Runs {
         let run = blocking(move || store.get(&id)).await?;
         let run = run.map_err(|error| errors::store(&error))?.run;
         let may = self.shared.access.view(&caller, &run.spec.rig);
+        Ok((run, may.map_err(|denied| errors::denied(&denied))?))
+    }
+
+    /// Returns a run whose record the caller may read.
+    async fn readable<T>(&self, request: &Request<T>, name: &str) -> Result<(StoredRun, May<Read>), Status> {
+        let (run, may) = self.find(request, name).await?;
+        let may = self.shared.access.read(may.caller(), may.rig());
         Ok((run, may.map_err(|denied| errors::denied(&denied))?))
     }
 
@@ -69,16 +76,23 @@ impl Runs {
 impl RunService for Runs {
     async fn create_run(&self, request: Request<CreateRunRequest>) -> Result<Response<CreateRunResponse>, Status> {
         let caller = self.shared.caller(&request)?;
-        let request = request.into_inner();
+        let mut request = request.into_inner();
         let shared = Arc::clone(&self.shared);
-        let run = blocking(move || create(&shared, &caller, request)).await??;
+        let spec = validate::plain(request.spec.take().unwrap_or_default());
+        let choose = move || (validate::chosen(&spec), spec);
+        let (tests, spec) = computing(&caller.who, choose).await?;
+        request.spec = Some(spec);
+        let run = blocking(move || create(&shared, &caller, request, tests)).await??;
         Ok(Response::new(CreateRunResponse { run: Some(run) }))
     }
 
     async fn get_run(&self, request: Request<GetRunRequest>) -> Result<Response<GetRunResponse>, Status> {
-        let (run, _) = self.find(&request, &request.get_ref().name).await?;
-        let scheduler = Arc::clone(&self.shared.scheduler);
-        let run = blocking(move || get(&scheduler, &run.id))
+        let (run, may) = self.find(&request, &request.get_ref().name).await?;
+        let (scheduler, eyes) = (
+            Arc::clone(&self.shared.scheduler),
+            view::Eyes::of(&self.shared, may.caller()),
+        );
+        let run = blocking(move || get(&scheduler, &run.id, &eyes))
             .await?
             .map_err(|error| errors::store(&error))?;
         Ok(Response::new(GetRunResponse { run: Some(run) }))
@@ -87,10 +101,11 @@ impl RunService for Runs {
     async fn list_runs(&self, request: Request<ListRunsRequest>) -> Result<Response<ListRunsResponse>, Status> {
         let caller = self.shared.caller(&request)?;
         let sees = self.shared.access.table().sees(&caller);
+        let eyes = view::Eyes::of(&self.shared, &caller);
         let request = request.into_inner();
         let scheduler = Arc::clone(&self.shared.scheduler);
         Ok(Response::new(
-            blocking(move || list(&scheduler, &request, sees)).await??,
+            blocking(move || list(&scheduler, &request, sees, &eyes)).await??,
         ))
     }
 
@@ -101,9 +116,10 @@ impl RunService for Runs {
             false => ("UnpinRun", "unpin this run"),
         };
         let name = request.get_ref().name.clone();
+        let eyes = view::Eyes::of(&self.shared, &self.shared.caller(&request)?);
         let pin = move |scheduler: &Scheduler, id: &RunId| {
             scheduler.store().pin(id, pinned)?;
-            get(scheduler, id)
+            get(scheduler, id, &eyes)
         };
         let run = self.as_owner(&request, &name, (call, what), pin).await?;
         Ok(Response::new(PinRunResponse { run: Some(run) }))
@@ -130,7 +146,7 @@ impl RunService for Runs {
         tracing::debug!(run = %run.id, rig = run.spec.rig, who = %may.who(), cursor, "watcher comes");
         let stream = watch::begin(
             Arc::clone(&self.shared.scheduler),
-            (&self.shared.streams, may.who()),
+            (&self.shared, may),
             run,
             live,
             cursor,
@@ -148,7 +164,8 @@ impl RunService for Runs {
             let cancelled = shared.scheduler.cancel(&run, &may);
             cancelled.map_err(|error| errors::store(&error))?;
             shared.note(may.caller(), "CancelRun", may.rig(), &name, "");
-            get(&shared.scheduler, &run.id).map_err(|error| errors::store(&error))
+            let eyes = view::Eyes::of(&shared, may.caller());
+            get(&shared.scheduler, &run.id, &eyes).map_err(|error| errors::store(&error))
         };
         let run = blocking(cancel).await??;
         Ok(Response::new(CancelRunResponse { run: Some(run) }))
@@ -158,7 +175,7 @@ impl RunService for Runs {
         &self,
         request: Request<ListArtifactsRequest>,
     ) -> Result<Response<ListArtifactsResponse>, Status> {
-        let (run, _) = self.find(&request, &request.get_ref().name).await?;
+        let (run, _) = self.readable(&request, &request.get_ref().name).await?;
         let directory = self.shared.record(&run)?;
         let artifacts = blocking(move || artifacts::list(&directory)).await??;
         Ok(Response::new(ListArtifactsResponse { artifacts }))
@@ -170,95 +187,106 @@ impl RunService for Runs {
         &self,
         request: Request<ReadArtifactRequest>,
     ) -> Result<Response<Self::ReadArtifactStream>, Status> {
-        let (run, may) = self.find(&request, &request.get_ref().name).await?;
+        let (run, may) = self.readable(&request, &request.get_ref().name).await?;
         let request = request.into_inner();
         let directory = self.shared.record(&run)?;
-        let (out, answer) = self.shared.streams.open(may.who(), artifacts::AHEAD)?;
-        let turn = match request.artifact == artifacts::CAPTURE {
-            true => Arc::clone(&self.shared.captures).acquire_owned().await.ok(),
-            false => None,
-        };
-        // The work owns the permit, so that the permit is held until the capture is made, even if the client
-        // disconnects.
-        let open = move || (artifacts::open(&directory, &request.artifact), turn).0;
-        let file = blocking(open).await??;
-        artifacts::send(file, out);
+        let reader = may.clone();
+        let may_read = move |access: &Access| access.read(reader.caller(), reader.rig()).map(drop);
+        let (out, answer) = self.shared.open(may.who(), artifacts::AHEAD, may_read)?;
+        let (of, name) = (directory.clone(), request.artifact.clone());
+        if blocking(move || artifacts::is_capture_to_make(&of, &name)).await? {
+            let (file, capture) = self.shared.captures.get(may.who(), directory).await?;
+            artifacts::send(file, capture, out);
+        } else {
+            let file = blocking(move || artifacts::open(&directory, &request.artifact)).await??;
+            artifacts::send(Arc::new(file), (), out);
+        }
         Ok(Response::new(answer))
     }
 }
 
 /// Creates a run, or finds the run that the same request created before.
-fn create(shared: &Shared, caller: &Caller, request: CreateRunRequest) -> Result<Run, Status> {
+fn create(shared: &Shared, caller: &Caller, request: CreateRunRequest, tests: validate::Chosen) -> Result<Run, Status> {
     let scheduler = &shared.scheduler;
-    let priority = request.priority();
-    let CreateRunRequest {
-        request_id,
-        spec,
-        lease,
-        own_lease,
-        wait_at_most_s,
-        attended,
-        ..
-    } = request;
-    let mut spec = validate::plain(spec.unwrap_or_default());
-    let lease = match lease.as_str() {
-        "" => None,
-        name => Some(names::lease("lease", name)?),
+    let asked = AskedRun {
+        lease: match request.lease.as_str() {
+            "" => None,
+            name => Some(names::lease("lease", name)?),
+        },
+        priority: request.priority(),
+        own_lease: request.own_lease,
     };
-    let run = match before(scheduler, &caller.who, &request_id)? {
-        Some(run) => run,
-        None => {
-            if let Some(lease) = &lease {
-                let rig = under(shared, caller, lease)?;
-                if !spec.rig.is_empty() && spec.rig != rig {
-                    let what = format!(
-                        "expected {rig:?}, the rig of the lease, or nothing; seen {:?}",
-                        spec.rig
-                    );
-                    return Err(errors::invalid_field("spec.rig", what));
-                }
-                spec.rig = rig;
-            }
-            let lease = match lease {
-                None if !own_lease => scheduler.held_by(&caller.who, &spec.rig),
-                lease => lease,
-            };
-            let elsewhere = elsewhere(shared, &spec.rig)?;
-            let is_known = elsewhere.is_some();
-            let sees = |rig: &str| shared.access.view(caller, rig).is_ok();
-            let tests = validate::tests_of(&request_id, &spec, &scheduler.rigs(), is_known, sees);
-            let tests = tests.map_err(errors::invalid)?;
-            let may = shared.access.operate(caller, &spec.rig);
-            let may = may.map_err(|denied| shared.refuse(caller, "CreateRun", &spec.rig, "", &denied))?;
-            if priority == Priority::High {
-                let ends_others = shared
-                    .access
-                    .end(caller, &spec.rig, None, "create a run of high priority");
-                ends_others.map_err(|denied| shared.refuse(caller, "CreateRun", &spec.rig, "", &denied))?;
-            }
-            let new = NewRun {
-                may,
-                request_id: request_id.clone(),
-                spec: spec.clone(),
-                tests,
-                lease,
-                priority,
-                elsewhere,
-                patience: Patience {
-                    at_most_s: wait_at_most_s,
-                    attended,
-                },
-            };
-            let run = scheduler.create(new).map_err(|error| errors::create(&error))?;
-            shared.note(caller, "CreateRun", &spec.rig, &format!("runs/{}", run.id), "");
+    let run = match before(scheduler, &caller.who, &request.request_id)? {
+        Some(run) => {
+            let may = shared.access.view(caller, &run.spec.rig);
+            may.map_err(|denied| errors::denied(&denied))?;
             run
         }
+        None => create_new(shared, caller, &request, &asked, tests)?,
     };
     // Compare after a creation too: another request with the same id may have created the run at the same time.
-    match validate::differs(&run.spec, &spec) {
-        Some(differs) => Err(errors::request_id_reused(&request_id, &run.id, differs)),
-        None => get(scheduler, &run.id).map_err(|error| errors::store(&error)),
+    match validate::differs(&run, &request, &asked) {
+        Some(differs) => {
+            let name = format!("runs/{}", run.id);
+            Err(errors::request_id_reused(&request.request_id, ("run", &name), differs))
+        }
+        None => get(scheduler, &run.id, &view::Eyes::of(shared, caller)).map_err(|error| errors::store(&error)),
     }
+}
+
+fn create_new(
+    shared: &Shared,
+    caller: &Caller,
+    request: &CreateRunRequest,
+    asked: &AskedRun,
+    tests: validate::Chosen,
+) -> Result<StoredRun, Status> {
+    let scheduler = &shared.scheduler;
+    let mut spec = request.spec.clone().unwrap_or_default();
+    if let Some(lease) = &asked.lease {
+        let rig = under(shared, caller, lease)?;
+        if !spec.rig.is_empty() && spec.rig != rig {
+            let what = format!(
+                "expected {rig:?}, the rig of the lease, or nothing; seen {:?}",
+                spec.rig
+            );
+            return Err(errors::invalid_field("spec.rig", what));
+        }
+        spec.rig = rig;
+    }
+    let lease = match &asked.lease {
+        None if !asked.own_lease => scheduler.held_by(&caller.who, &spec.rig),
+        lease => lease.clone(),
+    };
+    let elsewhere = elsewhere(shared, &spec.rig)?;
+    let is_known = elsewhere.is_some();
+    let sees = |rig: &str| shared.access.view(caller, rig).is_ok();
+    let tests = validate::tests_of(&request.request_id, &spec, tests, &scheduler.rigs(), is_known, sees);
+    let tests = tests.map_err(errors::invalid)?;
+    let may = shared.access.operate(caller, &spec.rig);
+    let may = may.map_err(|denied| shared.refuse(caller, "CreateRun", &spec.rig, "", &denied))?;
+    if asked.priority == Priority::High {
+        let ends_others = shared
+            .access
+            .end(caller, &spec.rig, None, "create a run of high priority");
+        ends_others.map_err(|denied| shared.refuse(caller, "CreateRun", &spec.rig, "", &denied))?;
+    }
+    let new = NewRun {
+        may,
+        request_id: request.request_id.clone(),
+        spec,
+        tests,
+        lease,
+        asked: asked.clone(),
+        elsewhere,
+        patience: Patience {
+            at_most_s: request.wait_at_most_s,
+            attended: request.attended,
+        },
+    };
+    let run = scheduler.create(new).map_err(|error| errors::create(&error))?;
+    shared.note(caller, "CreateRun", &run.spec.rig, &format!("runs/{}", run.id), "");
+    Ok(run)
 }
 
 /// Returns the name of the other host that has a rig; `None` if this host or no host has the rig.
@@ -302,20 +330,21 @@ fn before(scheduler: &Scheduler, who: &Identity, request_id: &str) -> Result<Opt
 }
 
 /// Returns a run with its verdicts in full.
-fn get(scheduler: &Scheduler, id: &RunId) -> Result<Run, StoreError> {
+fn get(scheduler: &Scheduler, id: &RunId, eyes: &view::Eyes) -> Result<Run, StoreError> {
     let store = scheduler.store();
     let kept = store.get(id)?;
     let place = scheduler.place(&kept.run);
     let rigs = scheduler.rigs();
     let deviations = rigs.find(&kept.run.spec.rig).map(|rig| rig.deviations.clone());
     let verdicts = store.verdicts(id, Detail::Whole)?;
-    Ok(view::run(kept, place, verdicts, &deviations.unwrap_or_default()))
+    Ok(view::run(kept, place, verdicts, &deviations.unwrap_or_default(), eyes))
 }
 
 fn list(
     scheduler: &Scheduler,
     request: &ListRunsRequest,
     sees: Option<Vec<String>>,
+    eyes: &view::Eyes,
 ) -> Result<ListRunsResponse, Status> {
     let mut wrong = Vec::new();
     let mut take = |field: &str, what: String| wrong.push(Violation::new(field, what));
@@ -341,7 +370,7 @@ fn list(
         Run {
             info: None,
             known_deviations: Vec::new(),
-            ..view::run(kept, place, verdicts, &Register::default())
+            ..view::run(kept, place, verdicts, &Register::default(), eyes)
         }
     };
     Ok(ListRunsResponse {

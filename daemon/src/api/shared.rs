@@ -6,15 +6,16 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 use tonic::{Request, Status};
 
-use super::streams::Streams;
+use super::captures::Captures;
+use super::streams::{Answer, Out, Streams};
 use super::{errors, snapshot, view};
-use crate::access::{Access, Act, Audit, Caller, Denied, End, May, View};
+use crate::access::{Access, Act, Audit, Caller, Denied, End, Identity, May, View};
 use crate::sched::Scheduler;
 use crate::store::{StoreError, StoredRun};
 use verbatim_proto::v1::Rig;
 
-/// How many captures and reports may be made at the same time.
-const CAPTURES: usize = 1;
+/// How many reports may be made at the same time.
+const REPORTS: usize = 1;
 
 /// The state that the services share.
 #[derive(Debug)]
@@ -22,10 +23,12 @@ pub struct Shared {
     pub(crate) scheduler: Arc<Scheduler>,
     pub(super) access: Arc<Access>,
     audit: Audit,
-    /// Permits to make a capture or report. Each one needs memory for a whole record.
-    pub(super) captures: Arc<Semaphore>,
+    /// The captures that clients read.
+    pub(super) captures: Captures,
+    /// Permits to make a report. Each one needs memory for a whole record.
+    pub(super) reports: Semaphore,
     /// The open response streams.
-    pub(super) streams: Streams,
+    streams: Streams,
     /// The last snapshot of the rigs.
     pub(super) rigs: snapshot::Last,
 }
@@ -38,7 +41,8 @@ impl Shared {
             scheduler,
             access,
             audit,
-            captures: Arc::new(Semaphore::new(CAPTURES)),
+            captures: Captures::default(),
+            reports: Semaphore::new(REPORTS),
             streams: Streams::default(),
             rigs: snapshot::Last::default(),
         })
@@ -52,6 +56,17 @@ impl Shared {
             tracing::warn!("refused: {denied}");
             errors::denied(&denied)
         })
+    }
+
+    /// Opens a response stream that buffers at most `ahead` messages. The stream ends when `check` fails after a change
+    /// of the roles.
+    pub(super) fn open<T>(
+        &self,
+        who: &Identity,
+        ahead: usize,
+        check: impl Fn(&Access) -> Result<(), Denied> + Send + 'static,
+    ) -> Result<(Out<T>, Answer<T>), Status> {
+        self.streams.open(who, ahead, self.access.denied(check))
     }
 
     /// Returns the rigs of other hosts whose daemons are running, each with the name of its host. Blocks on the store.

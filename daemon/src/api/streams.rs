@@ -1,6 +1,8 @@
-//! Response streams, with limits of their number and of the time that a client may stall.
+//! Response streams, with limits of their number and of the time that a client may stall. A stream ends when its
+//! client loses the role that it needs.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +15,7 @@ use tokio_stream::Stream;
 use tonic::Status;
 
 use super::errors;
-use crate::access::Identity;
+use crate::access::{Denied, Identity};
 
 /// The maximum number of open response streams of one identity; `ALL` is the maximum of all identities together.
 /// Each stream has a task, buffered messages, and perhaps an open file.
@@ -43,10 +45,19 @@ pub(super) struct Out<T> {
 }
 
 /// The response stream that the client reads.
-#[derive(Debug)]
 pub struct Answer<T> {
     receiver: mpsc::Receiver<Result<T, Status>>,
     slow: Arc<AtomicBool>,
+    /// Completes when the client may no longer read the stream; `None` afterwards.
+    denied: Option<Pin<Box<dyn Future<Output = Denied> + Send>>>,
+}
+
+impl<T> fmt::Debug for Answer<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Answer")
+            .field("slow", &self.slow)
+            .finish_non_exhaustive()
+    }
 }
 
 /// The error of a stream whose client has left or stalled for too long.
@@ -58,8 +69,13 @@ impl Streams {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens a stream that buffers at most `ahead` messages.
-    pub(super) fn open<T>(&self, who: &Identity, ahead: usize) -> Result<(Out<T>, Answer<T>), Status> {
+    /// Opens a stream that buffers at most `ahead` messages. The stream ends when `denied` completes.
+    pub(super) fn open<T>(
+        &self,
+        who: &Identity,
+        ahead: usize,
+        denied: impl Future<Output = Denied> + Send + 'static,
+    ) -> Result<(Out<T>, Answer<T>), Status> {
         let mut taken = self.taken();
         let own = taken.get(who).copied().unwrap_or(0);
         if own >= EACH || taken.values().sum::<usize>() >= ALL {
@@ -78,7 +94,12 @@ impl Streams {
                 who: who.clone(),
             },
         };
-        Ok((out, Answer { receiver, slow }))
+        let answer = Answer {
+            receiver,
+            slow,
+            denied: Some(Box::pin(denied)),
+        };
+        Ok((out, answer))
     }
 }
 
@@ -117,6 +138,14 @@ impl<T> Stream for Answer<T> {
     type Item = Result<T, Status>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let Some(denied) = &mut self.denied else {
+            return Poll::Ready(None);
+        };
+        if let Poll::Ready(denied) = denied.as_mut().poll(context) {
+            self.denied = None;
+            self.receiver.close();
+            return Poll::Ready(Some(Err(errors::denied(&denied))));
+        }
         match ready!(self.receiver.poll_recv(context)) {
             // A stream that ended because its client stalled must not look complete.
             None if self.slow.swap(false, Ordering::AcqRel) => Poll::Ready(Some(Err(errors::too_slow(PATIENCE)))),
@@ -127,6 +156,8 @@ impl<T> Stream for Answer<T> {
 
 #[cfg(test)]
 mod tests {
+    use std::future::pending;
+
     use tokio_stream::StreamExt;
 
     use super::*;
@@ -134,12 +165,14 @@ mod tests {
     #[test]
     fn streams_are_limited_per_identity() {
         let (streams, many, other) = (Streams::default(), Identity::User(1), Identity::User(2));
-        let mut held: Vec<_> = (0..EACH).map(|_| streams.open::<()>(&many, 1).unwrap().0).collect();
-        let refused = streams.open::<()>(&many, 1).unwrap_err();
+        let mut held: Vec<_> = (0..EACH)
+            .map(|_| streams.open::<()>(&many, 1, pending()).unwrap().0)
+            .collect();
+        let refused = streams.open::<()>(&many, 1, pending()).unwrap_err();
         assert_eq!(refused.code(), tonic::Code::ResourceExhausted);
-        assert!(streams.open::<()>(&other, 1).is_ok());
+        assert!(streams.open::<()>(&other, 1, pending()).is_ok());
         held.pop();
-        assert!(streams.open::<()>(&many, 1).is_ok());
+        assert!(streams.open::<()>(&many, 1, pending()).is_ok());
         drop(held);
         assert!(streams.taken().is_empty());
     }
@@ -147,7 +180,7 @@ mod tests {
     #[tokio::test]
     async fn stalled_reader_gets_an_error() {
         let (streams, who) = (Streams::default(), Identity::User(1));
-        let (mut out, mut answer) = streams.open(&who, 1).unwrap();
+        let (mut out, mut answer) = streams.open(&who, 1, pending()).unwrap();
         out.patience = Duration::ZERO;
         out.send(Ok(1)).await.unwrap();
         assert!(out.send(Ok(2)).await.is_err());

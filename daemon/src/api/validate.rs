@@ -1,11 +1,12 @@
 //! Validates a CreateRunRequest: finds every invalid field, each with the expected value.
 
-use verbatim_catalog::{select, wrong_parameters};
-use verbatim_proto::v1::RunSpec;
+use verbatim_catalog::{is_exact, select_or_all_errors, wrong_parameters};
+use verbatim_proto::v1::{CreateLeaseRequest, CreateRunRequest, Priority, RunSpec};
 use verbatim_tester::Test;
 
 use super::errors::Violation;
 use super::names;
+use crate::store::{AskedRun, StoredLease, StoredRun};
 use verbatim_rig::RigFile;
 
 /// The maximum length of a request id in characters.
@@ -14,6 +15,8 @@ const LONGEST_ID: usize = 64;
 const MOST_PARAMETERS: usize = 1000;
 /// The maximum number of patterns in a request.
 const MOST_PATTERNS: usize = 1000;
+/// The maximum number of patterns in a request that are searched for: words, globs and unknown names.
+const MOST_SEARCHES: usize = 50;
 /// The maximum length of a pattern in characters.
 const LONGEST_PATTERN: usize = 200;
 
@@ -36,69 +39,140 @@ pub(super) fn request_id(id: &str) -> Option<Violation> {
     })
 }
 
+/// The tests that a request selects, or its invalid fields.
+pub(super) type Chosen = Result<Vec<&'static Test>, Vec<Violation>>;
+
+/// Returns the tests that a request selects, if their parameters are valid. Takes milliseconds.
+pub(super) fn chosen(spec: &RunSpec) -> Chosen {
+    let count = spec.parameters.len();
+    if count > MOST_PARAMETERS {
+        let what = format!("expected at most {MOST_PARAMETERS}, seen {count}");
+        return Err(vec![Violation::new("spec.parameters", what)]);
+    }
+    let tests = tests("spec.patterns", &spec.patterns)?;
+    let wrong = wrong_parameters(&tests, &spec.parameters).into_iter().map(|parameter| {
+        let field = format!("spec.parameters[{:?}]", parameter.name);
+        Violation::new(field, parameter.what)
+    });
+    let wrong: Vec<Violation> = wrong.collect();
+    if wrong.is_empty() { Ok(tests) } else { Err(wrong) }
+}
+
 /// Returns the tests of a valid request. The rig must be in `rigs`, unless another host has the rig. `sees` tells which
 /// rigs an error may name.
 pub(super) fn tests_of(
     request_id: &str,
     spec: &RunSpec,
+    chosen: Chosen,
     rigs: &RigFile,
     is_elsewhere: bool,
     sees: impl Fn(&str) -> bool,
-) -> Result<Vec<&'static Test>, Vec<Violation>> {
+) -> Chosen {
     let mut wrong: Vec<Violation> = self::request_id(request_id).into_iter().collect();
     if let Some(too_long) = names::too_long("spec.rig", &spec.rig) {
         wrong.push(too_long);
     } else if !is_elsewhere && let Err(unknown) = rigs.find(&spec.rig) {
         wrong.push(Violation::new("spec.rig", unknown.among(sees).to_string()));
     }
-    let count = spec.parameters.len();
-    if count > MOST_PARAMETERS {
-        let what = format!("expected at most {MOST_PARAMETERS}, seen {count}");
-        return Err(vec![Violation::new("spec.parameters", what)]);
-    }
-    let tests = tests("spec.patterns", &spec.patterns, &mut wrong);
-    for parameter in wrong_parameters(tests.as_deref().unwrap_or_default(), &spec.parameters) {
-        if tests.is_some() {
-            let field = format!("spec.parameters[{:?}]", parameter.name);
-            wrong.push(Violation::new(field, parameter.what));
+    match chosen {
+        Ok(tests) if wrong.is_empty() => Ok(tests),
+        Ok(_) => Err(wrong),
+        Err(more) => {
+            wrong.extend(more);
+            Err(wrong)
         }
-    }
-    match tests {
-        Some(tests) if wrong.is_empty() => Ok(tests),
-        _ => Err(wrong),
     }
 }
 
-/// Returns the first field in which a request differs from an earlier request with the same id.
-pub(super) fn differs(before: &RunSpec, now: &RunSpec) -> Option<&'static str> {
+/// Returns the first field in which a request differs from the request that created `before`. Names every field of
+/// the messages, so that the compiler reports a new field that is not compared.
+pub(super) fn differs(before: &StoredRun, now: &CreateRunRequest, asked: &AskedRun) -> Option<&'static str> {
+    let CreateRunRequest {
+        request_id: _,
+        spec,
+        lease: _,
+        priority: _,
+        own_lease,
+        wait_at_most_s,
+        attended,
+    } = now;
+    let RunSpec {
+        rig,
+        patterns,
+        parameters,
+        seed,
+        exit_first,
+    } = &spec.clone().unwrap_or_default();
+    let is_rig_of_lease = rig.is_empty() && asked.lease.is_some();
     let fields = [
-        ("rig", now.rig != before.rig),
-        ("patterns", now.patterns != before.patterns),
-        ("parameters", now.parameters != before.parameters),
-        ("seed", now.seed != before.seed),
+        ("rig", *rig != before.spec.rig && !is_rig_of_lease),
+        ("patterns", *patterns != before.spec.patterns),
+        ("parameters", *parameters != before.spec.parameters),
+        ("seed", *seed != before.spec.seed),
+        ("exit_first", *exit_first != before.spec.exit_first),
+        ("lease", asked.lease != before.asked.lease),
+        ("priority", usual(asked.priority) != usual(before.asked.priority)),
+        ("own_lease", *own_lease != before.asked.own_lease),
+        ("wait_at_most_s", *wait_at_most_s != before.patience.at_most_s),
+        ("attended", *attended != before.patience.attended),
     ];
     fields.into_iter().find_map(|(field, differs)| differs.then_some(field))
 }
 
-/// Returns the tests that the patterns select; `None` when a pattern is invalid. Appends the violations to `wrong`.
-pub(super) fn tests(field: &str, patterns: &[String], wrong: &mut Vec<Violation>) -> Option<Vec<&'static Test>> {
-    let before = wrong.len();
+/// Returns the first field in which a request differs from the request that created the lease `before`. Its labels
+/// are sorted, and its duration is `lasts_s`.
+pub(super) fn lease_differs(before: &StoredLease, now: &CreateLeaseRequest, lasts_s: u64) -> Option<&'static str> {
+    let CreateLeaseRequest {
+        request_id: _,
+        rig,
+        labels,
+        lasts_s: _,
+        priority: _,
+        attended,
+    } = now;
+    let fields = [
+        ("rig", *rig != before.asked.rig),
+        ("labels", *labels != before.asked.labels),
+        ("lasts_s", lasts_s != before.lasts_s),
+        ("priority", usual(now.priority()) != usual(before.priority)),
+        ("attended", *attended != before.attended),
+    ];
+    fields.into_iter().find_map(|(field, differs)| differs.then_some(field))
+}
+
+fn usual(priority: Priority) -> Priority {
+    match priority {
+        Priority::Unspecified => Priority::Normal,
+        named => named,
+    }
+}
+
+/// Returns the tests that the patterns in a field select. Takes milliseconds.
+pub(super) fn tests(field: &str, patterns: &[String]) -> Chosen {
+    let wrong = |what: String| Err(vec![Violation::new(field, what)]);
     if patterns.len() > MOST_PATTERNS {
-        let what = format!("expected at most {MOST_PATTERNS}, seen {}", patterns.len());
-        wrong.push(Violation::new(field, what));
-        return None;
+        return wrong(format!("expected at most {MOST_PATTERNS}, seen {}", patterns.len()));
     }
-    for (place, pattern) in patterns.iter().enumerate() {
-        let field = format!("{field}[{place}]");
+    let too_long = patterns.iter().enumerate().filter_map(|(place, pattern)| {
         let characters = pattern.chars().count();
-        if characters > LONGEST_PATTERN {
-            let what = format!("expected at most {LONGEST_PATTERN} characters, seen {characters}");
-            wrong.push(Violation::new(field, what));
-        } else if let Err(error) = select(std::slice::from_ref(pattern)) {
-            wrong.push(Violation::new(field, error.to_string()));
-        }
+        let what = format!("expected at most {LONGEST_PATTERN} characters, seen {characters}");
+        (characters > LONGEST_PATTERN).then(|| Violation::new(format!("{field}[{place}]"), what))
+    });
+    let too_long: Vec<Violation> = too_long.collect();
+    if !too_long.is_empty() {
+        return Err(too_long);
     }
-    (wrong.len() == before).then(|| select(patterns).ok()).flatten()
+    let searches = patterns.iter().filter(|pattern| !is_exact(pattern)).count();
+    if searches > MOST_SEARCHES {
+        return wrong(format!(
+            "expected at most {MOST_SEARCHES} patterns that are not the exact name of a test or statement, seen \
+             {searches}; ListTests returns the names"
+        ));
+    }
+    let unknown = |(place, error): (usize, verbatim_catalog::SelectError)| {
+        Violation::new(format!("{field}[{place}]"), error.to_string())
+    };
+    select_or_all_errors(patterns).map_err(|errors| errors.into_iter().map(unknown).collect())
 }
 
 #[cfg(test)]
@@ -119,8 +193,12 @@ mod tests {
         }
     }
 
+    fn checked(request_id: &str, spec: &RunSpec, sees: impl Fn(&str) -> bool) -> Chosen {
+        tests_of(request_id, spec, chosen(spec), &RigFile::built_in(), false, sees)
+    }
+
     fn wrong(request_id: &str, spec: RunSpec) -> Vec<(String, String)> {
-        let wrong = tests_of(request_id, &spec, &RigFile::built_in(), false, |_| true).unwrap_err();
+        let wrong = checked(request_id, &spec, |_| true).unwrap_err();
         wrong
             .into_iter()
             .map(|violation| (violation.field, violation.what))
@@ -130,7 +208,7 @@ mod tests {
     #[test]
     fn error_hides_invisible_rigs() {
         let asked = spec_of("virtal");
-        let told = tests_of("a", &asked, &RigFile::built_in(), false, |_| false).unwrap_err();
+        let told = checked("a", &asked, |_| false).unwrap_err();
         assert!(!told[0].what.contains("virtual"), "{told:?}");
         let told = wrong("a", spec_of(&"x".repeat(65)));
         assert!(told[0].1.contains("at most 64"), "{told:?}");
@@ -138,7 +216,7 @@ mod tests {
 
     #[test]
     fn no_pattern_selects_all_tests() {
-        let tests = tests_of("a", &spec(), &RigFile::built_in(), false, |_| true).unwrap();
+        let tests = checked("a", &spec(), |_| true).unwrap();
         assert_eq!(tests.len(), verbatim_catalog::TESTS.len());
     }
 
@@ -156,6 +234,27 @@ mod tests {
             told,
             [("spec.parameters".into(), "expected at most 1000, seen 200000".into())]
         );
+    }
+
+    #[test]
+    fn one_call_searches_for_few_patterns() {
+        let patterns = |count| RunSpec {
+            patterns: vec!["c14-wlak".to_string(); count],
+            ..spec()
+        };
+        let told = wrong("a", patterns(MOST_SEARCHES + 1));
+        assert_eq!(told.len(), 1);
+        assert!(
+            told[0].1.contains("at most 50 patterns") && told[0].1.contains("seen 51"),
+            "{told:?}"
+        );
+        let told = wrong("a", patterns(MOST_SEARCHES));
+        let suggestions = told.iter().filter(|(_, what)| what.contains("did you mean"));
+        assert_eq!((told.len(), suggestions.count()), (MOST_SEARCHES, 1));
+        let names: Vec<String> = verbatim_catalog::TESTS.iter().map(|test| test.id.into()).collect();
+        let patterns = names.iter().cycle().take(MOST_PATTERNS).cloned().collect();
+        let tests = checked("a", &RunSpec { patterns, ..spec() }, |_| true);
+        assert_eq!(tests.unwrap().len(), names.len());
     }
 
     #[test]
@@ -199,7 +298,7 @@ mod tests {
             ..spec()
         };
         let lowest = with(parameter.name, parameter.range.0);
-        assert!(tests_of("a", &lowest, &RigFile::built_in(), false, |_| true).is_ok());
+        assert!(checked("a", &lowest, |_| true).is_ok());
         if parameter.range.1 < u64::MAX {
             let told = wrong("a", with(parameter.name, parameter.range.1 + 1));
             assert!(told[0].1.contains(&format!("to {}", parameter.range.1)), "{told:?}");
@@ -207,37 +306,5 @@ mod tests {
         let told = wrong("a", with("nonsense", 1));
         assert_eq!(told[0].0, "spec.parameters[\"nonsense\"]");
         assert!(told[0].1.contains(parameter.name), "{told:?}");
-    }
-
-    #[test]
-    fn differs_finds_the_changed_field() {
-        let others = [
-            (
-                "rig",
-                RunSpec {
-                    rig: "model".into(),
-                    ..spec()
-                },
-            ),
-            (
-                "patterns",
-                RunSpec {
-                    patterns: vec!["C14-16".into()],
-                    ..spec()
-                },
-            ),
-            (
-                "parameters",
-                RunSpec {
-                    parameters: [("wait_s".into(), 1)].into(),
-                    ..spec()
-                },
-            ),
-            ("seed", RunSpec { seed: 1, ..spec() }),
-        ];
-        assert_eq!(differs(&spec(), &spec()), None);
-        for (field, other) in others {
-            assert_eq!(differs(&spec(), &other), Some(field));
-        }
     }
 }

@@ -1,18 +1,53 @@
 //! Conversion of runs, rigs and leases to the messages of the API.
 
+use std::sync::Arc;
+
 use prost::Message as _;
 use verbatim_catalog::Register;
 use verbatim_proto::v1::{Lease, Rig, RigState, Run, Verdict, Waiting};
 
-use crate::access::Identity;
+use super::Shared;
+use super::hidden::hide;
+use crate::access::{Access, Caller, Identity};
 use crate::sched::{LeaseView, Phase, RigSlot, RigSlotView, timestamp};
 use crate::store::{Elsewhere, RunEntry};
+use verbatim_record::secrets::{Secrets, without_m_keys};
 use verbatim_rig::RigConfig;
 use verbatim_tester::Unrestored;
 
-/// Converts a run. `place` is the run's place in the queue, or 0 if the run does not wait. `deviations` are the
-/// known deviations of the rig's devices.
-pub(super) fn run(kept: RunEntry, place: u32, verdicts: Vec<Verdict>, deviations: &Register) -> Run {
+/// Whether a caller sees the M_Keys of a rig's devices. Each view of a run needs it.
+#[derive(Clone, Debug)]
+pub(super) struct Eyes {
+    access: Arc<Access>,
+    caller: Caller,
+}
+
+impl Eyes {
+    pub(super) fn of(shared: &Shared, caller: &Caller) -> Self {
+        Self {
+            access: Arc::clone(&shared.access),
+            caller: caller.clone(),
+        }
+    }
+
+    /// Returns whether the caller sees M_Keys now; its roles may change.
+    pub(super) fn see_keys(&self, rig: &str) -> bool {
+        self.access.read(&self.caller, rig).is_ok()
+    }
+}
+
+/// Converts a run for a caller. `place` is the run's place in the queue, or 0 if the run does not wait. `deviations`
+/// are the known deviations of the rig's devices.
+pub(super) fn run(kept: RunEntry, place: u32, verdicts: Vec<Verdict>, deviations: &Register, eyes: &Eyes) -> Run {
+    let rig = kept.run.spec.rig.clone();
+    let run = whole_run(kept, place, verdicts, deviations);
+    match eyes.see_keys(&rig) {
+        true => run,
+        false => hide("Run", &run, &mut Secrets::default()),
+    }
+}
+
+fn whole_run(kept: RunEntry, place: u32, verdicts: Vec<Verdict>, deviations: &Register) -> Run {
     let of = kept.run;
     let known_deviations = of.info.as_ref().map_or_else(Vec::new, |info| {
         let known = deviations.known(&info.fingerprint, info.started_ns, &verdicts);
@@ -56,7 +91,8 @@ pub(super) fn rig(of: &RigConfig, slot: Option<(RigSlotView, Option<Identity>)>,
         kind: of.kind.name().into(),
         device: of.kind.device(),
         state: state.into(),
-        state_reason,
+        // Operators find the keys in the journal's directory, beside the commands that restore the device.
+        state_reason: without_m_keys(&state_reason),
         current_run,
         lease: lease.map(|lease| format!("leases/{lease}")).unwrap_or_default(),
         holder_name: holder.as_ref().map(Identity::in_words).unwrap_or_default(),
@@ -64,7 +100,12 @@ pub(super) fn rig(of: &RigConfig, slot: Option<(RigSlotView, Option<Identity>)>,
         labels: of.all_labels().collect(),
         host: String::new(),
         queue: view.queue.iter().map(|run| format!("runs/{run}")).collect(),
-        pending_restore: pending.map(Unrestored::in_words).unwrap_or_default(),
+        pending_restore: pending
+            .map(Unrestored::in_words)
+            .unwrap_or_default()
+            .iter()
+            .map(|area| without_m_keys(area))
+            .collect(),
     }
 }
 
@@ -107,11 +148,11 @@ pub(super) fn lease(view: LeaseView) -> Lease {
         start_time: of.granted_ns.map(timestamp),
         expire_time: of.until_ns.map(timestamp),
         end_time: of.ended_ns.map(timestamp),
-        reason: of.reason,
+        reason: without_m_keys(&of.reason),
         run: of.run.map(|run| format!("runs/{run}")).unwrap_or_default(),
         waiting: waits.map(|(place, latest)| Waiting {
             place: u32::try_from(place).unwrap_or(u32::MAX),
-            because,
+            because: because.iter().map(|why| without_m_keys(why)).collect(),
             latest: latest.map(timestamp),
             about_to_begin,
         }),

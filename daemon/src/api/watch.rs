@@ -8,11 +8,14 @@ use std::sync::Arc;
 use tonic::Status;
 use verbatim_proto::v1::{RunEvent, RunState, WatchRunResponse};
 
-use super::streams::{Answer, Gone, Out, Streams};
-use super::{blocking, errors};
-use crate::access::Identity;
+use super::hidden::hide;
+use super::streams::{Answer, Gone, Out};
+use super::view::Eyes;
+use super::{Shared, blocking, errors};
+use crate::access::{Access, May, View};
 use crate::sched::{Ending, Live, Scheduler, Since, Watching, changed, is_last, timestamp, to_watch};
 use crate::store::StoredRun;
+use verbatim_record::secrets::Secrets;
 
 /// How many events may be prepared ahead of the watcher.
 const AHEAD: usize = 16;
@@ -23,15 +26,19 @@ const BATCH: usize = 128;
 /// in the store.
 pub(super) async fn begin(
     scheduler: Arc<Scheduler>,
-    (streams, who): (&Streams, &Identity),
+    (shared, may): (&Shared, May<View>),
     run: StoredRun,
     live: Option<Arc<Live>>,
     cursor: u64,
 ) -> Result<Answer<WatchRunResponse>, Status> {
-    let (sender, answer) = streams.open(who, AHEAD)?;
-    let watching = (*who == run.owner).then(|| scheduler.watching(format!("runs/{}", run.id)));
+    let reader = may.clone();
+    let may_watch = move |access: &Access| access.view(reader.caller(), reader.rig()).map(drop);
+    let (sender, answer) = shared.open(may.who(), AHEAD, may_watch)?;
+    let watching = (*may.who() == run.owner).then(|| scheduler.watching(format!("runs/{}", run.id)));
     let mut watcher = Watcher {
         _watching: watching,
+        eyes: Eyes::of(shared, may.caller()),
+        secrets: Secrets::default(),
         scheduler,
         run,
         cursor,
@@ -86,6 +93,9 @@ enum Leave {
 struct Watcher {
     /// If the watcher owns the run, this value counts the owner's client as connected until the value is dropped.
     _watching: Option<Watching>,
+    eyes: Eyes,
+    /// The M_Keys that were hidden from the watcher.
+    secrets: Secrets,
     scheduler: Arc<Scheduler>,
     run: StoredRun,
     /// The cursor of the last sent event.
@@ -98,7 +108,11 @@ impl Watcher {
     async fn send(&mut self, events: Vec<RunEvent>) -> Result<bool, Leave> {
         for event in events {
             let (cursor, last) = (event.cursor, is_last(&event));
-            let event = Some(to_watch(event));
+            let mut event = to_watch(event);
+            if !self.eyes.see_keys(&self.run.spec.rig) {
+                event = hide("RunEvent", &event, &mut self.secrets);
+            }
+            let event = Some(event);
             self.sender
                 .send(Ok(WatchRunResponse { event }))
                 .await

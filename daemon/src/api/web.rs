@@ -3,29 +3,26 @@
 
 pub mod report;
 
-use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-use prost_types::Timestamp;
 use serde_json::{Value, json};
 use tonic::{Request, Status};
+use verbatim_proto::document;
 use verbatim_proto::v1::lease_service_server::LeaseService as _;
 use verbatim_proto::v1::rig_service_server::RigService as _;
 use verbatim_proto::v1::run_service_server::RunService as _;
-use verbatim_proto::v1::{
-    GetRunRequest, Lease, ListLeasesRequest, ListRigsRequest, ListRunsRequest, Rig, Run, RunState, Verdict,
-};
+use verbatim_proto::v1::{GetRunRequest, ListLeasesRequest, ListRigsRequest, ListRunsRequest, Run, RunState};
+use verbatim_record::Bundle;
 
 use super::{Leases, Rigs, Runs, Shared, blocking, errors, names};
 use crate::access::{Caller, Identity};
 
 /// The maximum number of runs or leases in a response.
 const PAGE: i32 = 50;
-/// The largest record in bytes whose report the daemon makes. Judging a record takes about twenty times its size
-/// in memory.
-const LARGEST_RECORD: u64 = 32 << 20;
+/// The largest bundle in bytes whose report the daemon makes. The process of the report limits its own memory.
+const LARGEST_RECORD: u64 = 1 << 30;
 
 /// The web page and its data.
 #[derive(Clone, Debug)]
@@ -80,7 +77,7 @@ impl Web {
                     .await?
                     .into_inner();
                 Ok(Found::Json(
-                    json!({ "rigs": rigs.rigs.into_iter().map(rig).collect::<Vec<_>>() }),
+                    json!({ "rigs": rigs.rigs.iter().map(document::rig).collect::<Vec<_>>() }),
                 ))
             }
             ["api", "leases"] => {
@@ -91,25 +88,32 @@ impl Web {
                 };
                 let leases = self.leases.list_leases(by_web(from, request)).await?.into_inner();
                 Ok(Found::Json(
-                    json!({ "leases": leases.leases.into_iter().map(lease).collect::<Vec<_>>() }),
+                    json!({ "leases": leases.leases.iter().map(document::lease).collect::<Vec<_>>() }),
                 ))
             }
             ["api", "runs"] => {
                 let request = ListRunsRequest {
                     page_size: PAGE,
                     page_token: query
-                        .and_then(|query| query.strip_prefix("after="))
+                        .and_then(|query| query.strip_prefix("page_token="))
                         .unwrap_or_default()
                         .into(),
                     filter: String::new(),
                 };
                 let runs = self.runs.list_runs(by_web(from, request)).await?.into_inner();
                 Ok(Found::Json(json!({
-                    "runs": runs.runs.into_iter().map(run).collect::<Vec<_>>(),
-                    "after": runs.next_page_token,
+                    "runs": runs.runs.iter().map(document::short_run).collect::<Vec<_>>(),
+                    "next_page_token": runs.next_page_token,
                 })))
             }
-            ["runs", id] => self.report(id, from).await,
+            ["api", "runs", id] => Ok(Found::Json(document::listed_run(&self.run(id, from).await?))),
+            ["runs", id] => {
+                let run = self.run(id, from).await?;
+                match run.state() {
+                    RunState::Ended => self.report(&run).await,
+                    _ => Ok(Found::Page(include_str!("web/run.html"))),
+                }
+            }
             _ => Err(errors::not_found(
                 "PAGE_UNKNOWN",
                 path,
@@ -118,27 +122,22 @@ impl Web {
         }
     }
 
-    async fn report(&self, id: &str, from: SocketAddr) -> Result<Found, Status> {
+    async fn run(&self, id: &str, from: SocketAddr) -> Result<Run, Status> {
         let name = format!("runs/{id}");
-        let asked = self
-            .runs
-            .get_run(by_web(from, GetRunRequest { name: name.clone() }))
-            .await?;
-        let run = asked.into_inner().run.unwrap_or_default();
-        if run.state() != RunState::Ended {
-            let what = format!("{name} has not ended; wait for its end, then it has a report");
-            return Err(Status::failed_precondition(what));
-        }
+        let asked = self.runs.get_run(by_web(from, GetRunRequest { name })).await?;
+        Ok(asked.into_inner().run.unwrap_or_default())
+    }
+
+    async fn report(&self, run: &Run) -> Result<Found, Status> {
+        let name = run.name.clone();
         let scheduler = Arc::clone(&self.shared.scheduler);
         let id = names::run("name", &name)?;
         let stored = blocking(move || scheduler.store().get(&id))
             .await?
             .map_err(|error| errors::store(&error))?;
         let directory = self.shared.record(&stored.run)?;
-        let Ok(_turn) = self.shared.captures.try_acquire() else {
-            return Err(Status::resource_exhausted(
-                "another report or capture is being made; try again",
-            ));
+        let Ok(_turn) = self.shared.reports.try_acquire() else {
+            return Err(Status::resource_exhausted("another report is being made; try again"));
         };
         let (of, its_name) = (directory.clone(), name.clone());
         blocking(move || is_small_enough(&of, &its_name)).await??;
@@ -161,10 +160,8 @@ fn by_web<T>(from: SocketAddr, message: T) -> Request<T> {
 
 /// Checks that a record exists and is small enough to be judged here. Blocks on the disk.
 fn is_small_enough(directory: &Path, name: &str) -> Result<(), Status> {
-    let sizes =
-        fs::read_dir(directory).map(|files| files.flatten().filter_map(|file| Some(file.metadata().ok()?.len())));
-    let size: u64 = match sizes {
-        Ok(sizes) => sizes.sum(),
+    let size: u64 = match Bundle::open_unread(directory) {
+        Ok(bundle) => bundle.files().map(|file| file.bytes).sum(),
         Err(_) => {
             let what = format!("{name} left no files, or they were removed; `verbatim runs show` prints its verdicts");
             return Err(errors::not_found("RECORD_GONE", name, &what));
@@ -182,70 +179,21 @@ fn is_small_enough(directory: &Path, name: &str) -> Result<(), Status> {
     }
 }
 
-/// Returns the seconds since 1970.
-fn seconds(time: Option<Timestamp>) -> Value {
-    time.map_or(Value::Null, |time| time.seconds.into())
-}
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
 
-fn word(name: &str, beginning: &str) -> String {
-    name.strip_prefix(beginning).unwrap_or(name).to_ascii_lowercase()
-}
+    use super::*;
 
-fn rig(of: Rig) -> Value {
-    json!({
-        "name": of.name.trim_start_matches("rigs/"),
-        "host": of.host,
-        "device": of.device,
-        "kind": of.kind,
-        "state": word(of.state().as_str_name(), "RIG_STATE_"),
-        "reason": of.state_reason,
-        "run": of.current_run.trim_start_matches("runs/"),
-        "holder": of.holder_name,
-        "waiting": of.queue.len(),
-        "pending": of.pending_restore,
-    })
-}
-
-fn lease(of: Lease) -> Value {
-    json!({
-        "name": of.name,
-        "owner": of.owner_name,
-        "state": word(of.state().as_str_name(), "LEASE_STATE_"),
-        "rig": if of.rig.is_empty() { of.candidates.join(", ") } else { of.rig.clone() },
-        "until": seconds(of.expire_time),
-        "place": of.waiting.as_ref().map(|waiting| waiting.place),
-        "because": of.waiting.map(|waiting| waiting.because),
-        "run": of.run.trim_start_matches("runs/"),
-    })
-}
-
-fn run(of: Run) -> Value {
-    let count = |outcome| {
-        of.verdicts
-            .iter()
-            .filter(|verdict: &&Verdict| verdict.outcome().to_string() == outcome)
-            .count()
-    };
-    let counts =
-        ["FAIL", "ERROR", "INCONCLUSIVE", "PASS", "NOT_APPLICABLE", "SKIPPED"].map(|outcome| (outcome, count(outcome)));
-    let counts: serde_json::Map<String, Value> = counts
-        .into_iter()
-        .filter(|(_, count)| *count > 0)
-        .map(|(outcome, count)| (outcome.to_owned(), count.into()))
-        .collect();
-    let ended = of.state() == RunState::Ended;
-    json!({
-        "id": of.name.trim_start_matches("runs/"),
-        "rig": of.spec.as_ref().map(|spec| spec.rig.as_str()),
-        "owner": of.owner_name,
-        "state": word(of.state().as_str_name(), "RUN_STATE_"),
-        "outcome": ended.then(|| of.outcome().to_string()),
-        "reason": of.reason,
-        "tests": of.tests.len(),
-        "counts": counts,
-        "created": seconds(of.create_time),
-        "started": seconds(of.start_time),
-        "ended": seconds(of.end_time),
-        "place": of.queue_place,
-    })
+    /// A full default run leaves about 280 MiB.
+    #[test]
+    fn record_of_a_full_run_is_small_enough() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = File::create(directory.path().join("1.rec")).unwrap();
+        file.set_len(400 << 20).unwrap();
+        is_small_enough(directory.path(), "runs/1").unwrap();
+        file.set_len(LARGEST_RECORD + 1).unwrap();
+        let refused = is_small_enough(directory.path(), "runs/1").unwrap_err();
+        assert!(refused.message().contains("verbatim report 1 --html"), "{refused}");
+    }
 }

@@ -45,8 +45,9 @@ fn paths_are_relative_to_config_file() {
 }
 
 #[test]
-fn default_keeps_files_forever() {
-    assert_eq!(read("").unwrap().keep, Retention::default());
+fn files_are_limited_by_default() {
+    let keep = |text: &str| read(text).unwrap().keep.bytes;
+    assert_eq!([keep(""), keep("[keep]\ndays = 2\n")], [Some(20 << 30); 2]);
     let limits = read("[keep]\ndays = 2\ngib = 3\n").unwrap().keep;
     assert_eq!(limits.age, Some(Duration::from_secs(2 * 86_400)));
     assert_eq!(limits.bytes, Some(3 << 30));

@@ -13,6 +13,8 @@ use std::path::Path;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
+use verbatim_record::secrets::without_m_keys;
+use verbatim_text::shown;
 
 /// The journal's socket.
 pub(super) const SOCKET: &str = "/run/systemd/journal/socket";
@@ -66,6 +68,7 @@ impl Visit for Fields {
 
 impl Fields {
     fn keep(&mut self, field: &Field, value: String) {
+        let value = without_m_keys(&value);
         match field.name() {
             "message" => self.message = value,
             name => self.others.push((name, value)),
@@ -88,7 +91,7 @@ impl Fields {
         put(&mut entry, "PRIORITY", priority);
         put(&mut entry, "SYSLOG_IDENTIFIER", IDENTIFIER);
         put(&mut entry, "TARGET", target);
-        put(&mut entry, "MESSAGE", &message);
+        put(&mut entry, "MESSAGE", &shown(&message));
         for (name, value) in &others {
             if let Some(name) = name_of(name) {
                 put(&mut entry, &name, value);
@@ -140,7 +143,7 @@ mod tests {
             ("PRIORITY", "4"),
             ("SYSLOG_IDENTIFIER", "verbatimd"),
             ("TARGET", "verbatim_daemon::sched"),
-            ("MESSAGE", "run ended run=01J reason=x\nRUN=forged"),
+            ("MESSAGE", "run ended run=01J reason=x\\nRUN=forged"),
             ("RUN", "01J"),
             ("REASON", "x\nRUN=forged"),
         ] {

@@ -266,6 +266,9 @@ impl Scheduler {
                 }
                 Event::TestEnded(ended) => {
                     let verdict = ended.verdict.as_ref();
+                    if let Ok(rig) = self.rigs().find(&run.spec.rig) {
+                        self.keep_generation(rig);
+                    }
                     self.metrics
                         .test_ended(verdict.map(Verdict::outcome).unwrap_or_default());
                     tracing::info!(
@@ -321,6 +324,7 @@ impl Scheduler {
 
     /// Returns the state in which a run left its device.
     fn left(&self, rig: &RigConfig, end: &WorkerEnd, verdicts: &[Verdict]) -> Left {
+        self.keep_generation(rig);
         let mut restored = verdicts.iter().flat_map(|verdict| &verdict.restored);
         let incomplete = restored.any(|restored| !restored.is_complete());
         let not_restored = matches!(end, WorkerEnd::Failed { not_restored: true, .. });
@@ -346,9 +350,11 @@ impl Scheduler {
             done = self.restored(&rig).await;
         }
         let result = done.quarantined.clone().map_or(Ok(()), Err);
-        let (scheduler, rig) = (Arc::clone(&self), name.clone());
-        let ended =
-            move || scheduler.decide(|state, now| Ok::<_, Refusal>(state.plan.restore_ended(now, &rig, result)));
+        let (scheduler, of) = (Arc::clone(&self), rig.clone());
+        let ended = move || {
+            scheduler.keep_generation(&of);
+            scheduler.decide(|state, now| Ok::<_, Refusal>(state.plan.restore_ended(now, &of.name, result)))
+        };
         blocking(ended).await;
         let asked = self.state().asked_for_restore.remove(&name);
         // Log the result after the plan has changed, so that the API already shows the state that the log reports.

@@ -1,5 +1,6 @@
 //! Leases: requests, renewals and ends, and the storage of their states.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -11,12 +12,17 @@ use super::plan::{self, Action, Refusal};
 use super::queue::{Class, Wait};
 use super::{CreateError, Scheduler};
 use crate::access::{End, Identity, May, Operate};
-use crate::store::{BootTimes, LeaseId, RemoteRequest, StoreError, StoredLease};
+use crate::store::{AskedLease, BootTimes, LeaseId, RemoteRequest, StoreError, StoredLease};
 
 /// The duration of a lease when the client names none.
 pub const USUAL_LEASE: Duration = Duration::from_secs(60 * 60);
 /// The longest duration of a lease from its grant on, and so of a run.
 pub const LONGEST_LEASE: Duration = Duration::from_secs(24 * 60 * 60);
+/// How long the waiting reserved leases of one identity for one rig last in total, unless the configuration has another
+/// limit.
+pub const LONGEST_QUEUE: Duration = Duration::from_secs(72 * 60 * 60);
+/// How many of the newest leases of a shared store count for [`LONGEST_QUEUE`].
+const NEWEST: usize = 2000;
 /// The longest sleep of a timer. Leases expire on a clock that also counts the time while the host is suspended.
 /// Timers do not count that time, so they must wake up often.
 pub(super) const LONGEST_SLEEP: Duration = Duration::from_secs(30);
@@ -28,6 +34,8 @@ pub struct NewLease {
     pub may: Vec<May<Operate>>,
     /// The client's id of the request; empty when the client gave none.
     pub request_id: String,
+    /// The client's choice of rigs.
+    pub asked: AskedLease,
     /// The duration of the lease.
     pub lasts: Duration,
     /// The priority class of the lease.
@@ -203,6 +211,7 @@ pub(crate) fn fresh(
         posted: false,
         attended: false,
         boot: None,
+        asked: AskedLease::default(),
     }
 }
 
@@ -221,8 +230,9 @@ impl Scheduler {
         {
             return Ok(self.lease(&lease.id)?.lease);
         }
+        let rigs: Vec<String> = new.may.iter().map(|may| may.rig().to_string()).collect();
         self.state().plan.has_room(&who)?;
-        let rigs = new.may.iter().map(|may| may.rig().to_string()).collect();
+        self.has_hours(&who, &rigs, new.lasts)?;
         let id = LeaseId::like(&super::next_id(&mut last, self.store.now_ns(), &self.store.serials()));
         let lease = StoredLease {
             request_id: new.request_id,
@@ -230,6 +240,7 @@ impl Scheduler {
             created_ns: self.store.now_ns(),
             posted: !new.elsewhere.is_empty(),
             attended: new.attended,
+            asked: new.asked,
             ..fresh(id.clone(), &who, rigs, None, new.priority)
         };
         if lease.posted {
@@ -243,6 +254,23 @@ impl Scheduler {
         let lease = self.lease(&id)?.lease;
         tracing::info!(lease = %id, rig = lease.rig, %who, state = lease.state.as_str_name(), "lease created");
         Ok(lease)
+    }
+
+    /// Checks that an identity's waiting leases for each of these rigs do not last too long in total.
+    fn has_hours(&self, who: &Identity, rigs: &[String], lasts: Duration) -> Result<(), CreateError> {
+        let most = Duration::from_secs(self.longest_queue_s.load(Ordering::Relaxed));
+        // Only a shared store knows the leases that wait for rigs of other hosts.
+        let stored = match self.store.lab() {
+            Some(_) => self.store.leases(false, NEWEST)?,
+            None => Vec::new(),
+        };
+        let is_counted = |of: &&StoredLease| of.owner == *who && of.run.is_none() && of.state == LeaseState::Pending;
+        let of_store = stored.iter().filter(is_counted);
+        let of_store = of_store.map(|of| (of.rigs.as_slice(), Duration::from_secs(of.lasts_s)));
+        let state = self.state();
+        let of_plan = state.plan.reserved(who).filter(|_| stored.is_empty());
+        let all: Vec<_> = of_store.chain(of_plan).collect();
+        Ok(plan::has_hours(who, all.into_iter(), (rigs, lasts), most)?)
     }
 
     /// Adds a lease to the plan and stores it. If the store fails, removes the lease from the plan.

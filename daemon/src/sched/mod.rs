@@ -6,6 +6,7 @@
 mod drive;
 mod ending;
 mod execute;
+mod generation;
 mod lab;
 mod leases;
 mod live;
@@ -33,7 +34,7 @@ pub use ending::Ending;
 pub use execute::{Execute, Workers};
 #[cfg(test)]
 pub(crate) use leases::fresh;
-pub use leases::{LONGEST_LEASE, LeaseView, NewLease, USUAL_LEASE};
+pub use leases::{LONGEST_LEASE, LONGEST_QUEUE, LeaseView, NewLease, USUAL_LEASE};
 pub use live::{Live, Since, changed, is_last, timestamp, to_watch};
 pub use meanwhile::restore_meanwhile;
 pub use patience::Watching;
@@ -43,7 +44,9 @@ pub use reload::{NotReloaded, Reloaded, of_lab};
 use crate::access::{End, Identity, May, Operate};
 use crate::metrics::{Metrics, RigStands};
 use crate::store::retention::Retention;
-use crate::store::{Filter, LeaseId, Patience, RemoteRequest, Store, StoreError, StoredLease, StoredRun};
+use crate::store::{
+    AskedRun, Filter, LeaseId, Patience, RUNS, RemoteRequest, Store, StoreError, StoredLease, StoredRun,
+};
 use drive::RestoreDone;
 use plan::{Action, Cancelled, Found, Left, Plan};
 use verbatim_proto::v1::{LeaseState, Priority, RunSpec, RunState};
@@ -61,6 +64,8 @@ const CLOCK_IS_TRUSTED_WITHIN_S: i128 = 3600;
 pub(crate) const CLIENT_GONE: Duration = Duration::from_secs(60);
 /// The file in the state directory that names the drained rigs.
 const DRAINED: &str = "drained.json";
+/// How many of the newest leases the start reads, to learn which owners recently had a turn on which rig.
+const LAST_TURNS: usize = 1000;
 
 /// A request for a run, whose values are already checked.
 #[derive(Clone, Debug)]
@@ -75,8 +80,8 @@ pub struct NewRun {
     pub tests: Vec<&'static Test>,
     /// The lease under which the run runs; `None` to create a lease for the run.
     pub lease: Option<LeaseId>,
-    /// The priority class of the lease that is created for the run.
-    pub priority: Priority,
+    /// The rest of the client's request. Its priority class is that of the lease that is created for the run.
+    pub asked: AskedRun,
     /// The host that has the rig, if it is another host.
     pub elsewhere: Option<String>,
     /// How long the run may wait for its rig.
@@ -127,6 +132,8 @@ pub struct Scheduler {
     /// The drained rigs as they are stored. The key is the rig's name, and the value the reason.
     drained: Mutex<BTreeMap<String, String>>,
     drained_path: PathBuf,
+    /// The number of runs that were created.
+    created: generation::Runs,
     /// Ends of leases that could not be written yet. The scheduler writes them before any other state of a lease.
     /// Otherwise the store would refuse to grant the rigs that these leases held.
     unwritten: Mutex<Vec<StoredLease>>,
@@ -142,6 +149,8 @@ pub struct Scheduler {
     watchers: patience::Watchers,
     /// How long the client of a waiting run or lease may be disconnected, in milliseconds.
     gone_after_ms: AtomicU64,
+    /// [`Scheduler::leases_may_wait_for`], in seconds.
+    longest_queue_s: AtomicU64,
     /// The store's clock minus the boot clock at the scheduler's start, in nanoseconds.
     ahead_ns: i128,
 }
@@ -185,6 +194,17 @@ impl Scheduler {
         let journals = state.journals();
         let drained_path = state.path().join(DRAINED);
         let drained = takeover::drained(&drained_path, &rigs);
+        let mut drained = drained;
+        let created = store.generations()?.get(RUNS).copied().unwrap_or(0);
+        let created = generation::Runs::of(state.path(), created);
+        let older = generation::look(store.as_ref(), &rigs, &journals, &created)?;
+        if !older.is_empty() {
+            drained.extend(older);
+            if let Err(error) = takeover::keep_drained(&drained_path, &drained) {
+                tracing::error!(%error, "the list of drained rigs cannot be written");
+            }
+        }
+        created.settle();
         let mut rigs = rigs;
         let left_over = takeover::left_over(&rigs, &journals);
         let of_the_file = rigs.rigs.len();
@@ -214,7 +234,12 @@ impl Scheduler {
                  after them, but have earlier times; check the clock of this host"
             );
         }
-        let (plan, actions) = Plan::new(leases::now(), found, planned, last_token);
+        let (mut plan, actions) = Plan::new(leases::now(), found, planned, last_token);
+        for lease in store.leases(true, LAST_TURNS)? {
+            if let Some(ended_ns) = lease.granted_ns.and(lease.ended_ns) {
+                plan.had_turn(&lease.owner, &lease.rig, leases::boot(ended_ns, store.now_ns()));
+            }
+        }
         let ahead_ns = ahead_ns(store.as_ref());
         let scheduler = Arc::new(Self {
             rigs: Mutex::new(Arc::new(rigs)),
@@ -235,6 +260,7 @@ impl Scheduler {
             creating: Mutex::new(last_id),
             drained: Mutex::new(drained),
             drained_path,
+            created,
             unwritten: Mutex::new(unwritten),
             ended: watch::Sender::new(0),
             turn: Mutex::default(),
@@ -242,6 +268,7 @@ impl Scheduler {
             metrics: Metrics::default(),
             watchers: patience::Watchers::default(),
             gone_after_ms: AtomicU64::new(CLIENT_GONE.as_millis() as u64),
+            longest_queue_s: AtomicU64::new(LONGEST_QUEUE.as_secs()),
             ahead_ns,
         });
         let found: Vec<StoredRun> = scheduler.state().live.values().map(|live| live.run()).collect();
@@ -321,9 +348,6 @@ impl Scheduler {
             Ok(0) => {}
             Ok(leases) => tracing::info!(leases, "leases that ended long ago are deleted"),
             Err(error) => tracing::warn!(%error, "leases that ended long ago cannot be deleted yet"),
-        }
-        if limits == Retention::default() {
-            return;
         }
         let now_ns = self.store.now_ns();
         let go = self.store.with_files().map(|files| limits.go(now_ns, &files));
@@ -505,7 +529,7 @@ impl Scheduler {
             Some(lease) => self
                 .decide(|state, _| state.plan.submit(&lease, run.id.clone()))
                 .map_err(CreateError::from),
-            None => self.ask(self.lease_of_run(&run, new.priority)),
+            None => self.ask(self.lease_of_run(&run, new.asked.priority)),
         };
         match submitted {
             Ok(()) => {}
@@ -557,6 +581,7 @@ impl Scheduler {
             info: None,
             host: String::new(),
             patience: new.patience,
+            asked: new.asked.clone(),
         };
         if let Some(host) = &new.elsewhere {
             run.host.clone_from(host);
@@ -569,7 +594,7 @@ impl Scheduler {
                     let lease = StoredLease {
                         host: host.clone(),
                         posted: true,
-                        ..self.lease_of_run(&run, new.priority)
+                        ..self.lease_of_run(&run, new.asked.priority)
                     };
                     lab.post(Some(&run), &lease)
                 }
@@ -577,7 +602,11 @@ impl Scheduler {
             };
             match created {
                 Err(StoreError::Exists(_)) => {}
-                created => return created.map(|()| run),
+                Err(error) => return Err(error),
+                Ok(()) => {
+                    self.created.add();
+                    return Ok(run);
+                }
             }
         }
     }

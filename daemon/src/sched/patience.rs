@@ -144,6 +144,11 @@ impl Scheduler {
         self.gone_after_ms.store(ms, Ordering::Relaxed);
     }
 
+    /// Sets how long the waiting reserved leases of one identity for one rig may last in total.
+    pub fn leases_may_wait_for(&self, at_most: Duration) {
+        self.longest_queue_s.store(at_most.as_secs(), Ordering::Relaxed);
+    }
+
     /// Enforces the limits on the wait of a run that was just created, or was found at the daemon's start.
     pub(super) fn bound(self: &Arc<Self>, run: &StoredRun) {
         let mut patience = run.patience;

@@ -170,6 +170,7 @@ mod tests {
                 area: Area {
                     attribute: AttributeId::PORT_INFO.0,
                     name: "PortInfo of port 1".into(),
+                    own: false,
                 },
                 parts: vec![Part {
                     modifier: 1,

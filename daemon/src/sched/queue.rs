@@ -1,12 +1,14 @@
 //! The queue: which lease gets a free rig, which run gives way, and how long a lease waits. All functions are
 //! pure: the result depends only on the time, the waiting leases and the rigs.
 //!
-//! The order is by class, then by the owner's recent use of rigs, then by arrival. A waiting lease rises by one
-//! class every [`RISES_EVERY`]. Among leases that have risen above all classes, only the arrival counts, so no
-//! lease waits forever.
+//! The order is by class, then by the owner's recent use of rigs, then by arrival. The first waiting lease of an
+//! owner for a rig rises by one class every [`RISES_EVERY`], counted from the owner's last turn on the rig. So many
+//! leases of one owner rise no faster than one lease. Among leases that have risen above all classes, those of owners
+//! without a turn in the last [`RECENTLY`] go first; then the arrival counts. So no lease waits forever, and a new user
+//! does not wait for the turns of all others.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use crate::access::Identity;
@@ -26,6 +28,9 @@ pub enum Class {
 /// The waiting time after which a lease counts as one class higher.
 pub const RISES_EVERY: Duration = Duration::from_secs(30 * 60);
 
+/// After this time, a turn on a rig no longer counts against its owner.
+pub const RECENTLY: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
 /// A lease that waits for a rig.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Waiting<'a> {
@@ -37,6 +42,8 @@ pub struct Waiting<'a> {
     pub class: Class,
     /// When the lease was requested, on the clock of `now`.
     pub since: Duration,
+    /// When the owner last got or left one of the rigs; `None` if this is unknown or not recent.
+    pub last_turn: Option<Duration>,
     /// The acceptable rigs.
     pub rigs: &'a [String],
     /// How long the lease will hold its rig.
@@ -118,22 +125,47 @@ fn steps(waited: Duration) -> usize {
     usize::try_from(waited.as_secs() / RISES_EVERY.as_secs()).unwrap_or(usize::MAX / 2)
 }
 
-fn rank<'a>(now: Duration, waiting: &Waiting<'a>, shares: &Shares) -> Rank<'a> {
+fn rank<'a>(now: Duration, waiting: &Waiting<'a>, is_first: bool, shares: &Shares) -> Rank<'a> {
     let above_all = Class::High as usize + 1;
-    let class = (waiting.class as usize).saturating_add(steps(now.saturating_sub(waiting.since)));
-    let share = match class {
-        class if class >= above_all => (0, Duration::ZERO),
-        _ => shares.get(waiting.owner).copied().unwrap_or_default(),
+    let ages_from = waiting.since.max(waiting.last_turn.unwrap_or_default());
+    let risen = match is_first {
+        true => steps(now.saturating_sub(ages_from)),
+        false => 0,
     };
-    (Reverse(class.min(above_all)), share, waiting.since, waiting.lease)
+    let class = (waiting.class as usize).saturating_add(risen).min(above_all);
+    let (share, from) = match class {
+        class if class == above_all => {
+            let is_recent = |last: Duration| now.saturating_sub(last) < RECENTLY;
+            let had_turn = waiting.last_turn.is_some_and(is_recent);
+            ((usize::from(had_turn), Duration::ZERO), ages_from)
+        }
+        _ => (shares.get(waiting.owner).copied().unwrap_or_default(), waiting.since),
+    };
+    (Reverse(class), share, from, waiting.lease)
+}
+
+/// Returns for each waiting lease whether it is first: no earlier lease of its owner waits for one of its rigs.
+fn firsts(waiting: &[Waiting<'_>]) -> Vec<bool> {
+    let mut by_arrival: Vec<usize> = (0..waiting.len()).collect();
+    by_arrival.sort_by_key(|at| (waiting[*at].since, waiting[*at].lease));
+    let (mut taken, mut firsts) = (HashSet::new(), vec![false; waiting.len()]);
+    for at in by_arrival {
+        let of = &waiting[at];
+        firsts[at] = true;
+        for rig in of.rigs {
+            firsts[at] &= taken.insert((of.owner, rig.as_str()));
+        }
+    }
+    firsts
 }
 
 /// Returns the waiting leases in the order in which they would get a rig that all of them accept.
 #[must_use]
 pub fn in_order<'w, 'a>(now: Duration, waiting: &'w [Waiting<'a>], shares: &Shares) -> Vec<&'w Waiting<'a>> {
-    let mut order: Vec<_> = waiting.iter().collect();
-    order.sort_by_cached_key(|waiting| rank(now, waiting, shares));
-    order
+    let firsts = firsts(waiting);
+    let mut order: Vec<_> = waiting.iter().zip(firsts).collect();
+    order.sort_by_cached_key(|(waiting, is_first)| rank(now, waiting, *is_first, shares));
+    order.into_iter().map(|(waiting, _)| waiting).collect()
 }
 
 /// Returns which leases get a rig now, and which must give way. `shares` affects only the order of leases of one
@@ -141,6 +173,8 @@ pub fn in_order<'w, 'a>(now: Duration, waiting: &'w [Waiting<'a>], shares: &Shar
 #[must_use]
 pub fn decide(now: Duration, waiting: &[Waiting<'_>], rigs: &[Use<'_>], shares: &Shares) -> Vec<Decision> {
     let mut shares = shares.clone();
+    let firsts = firsts(waiting);
+    let rank = |at: usize, shares: &Shares| rank(now, &waiting[at], firsts[at], shares);
     let mut given = vec![false; waiting.len()];
     let mut decisions = Vec::new();
     let mut for_free: HashMap<&str, Vec<usize>> = HashMap::new();
@@ -159,9 +193,7 @@ pub fn decide(now: Duration, waiting: &[Waiting<'_>], rigs: &[Use<'_>], shares: 
     }
     for free in rigs.iter().filter(|rig| rig.by == By::Nobody) {
         let fits = for_free.get(free.rig).into_iter().flatten().copied();
-        let first = fits
-            .filter(|at| !given[*at])
-            .min_by_key(|at| rank(now, &waiting[*at], &shares));
+        let first = fits.filter(|at| !given[*at]).min_by_key(|at| rank(*at, &shares));
         if let Some(first) = first {
             given[first] = true;
             let first = &waiting[first];
@@ -197,7 +229,7 @@ pub fn decide(now: Duration, waiting: &[Waiting<'_>], rigs: &[Use<'_>], shares: 
         !given[*at] && waiting[*at].rigs.iter().any(holds_less)
     };
     let mut left: Vec<usize> = (0..waiting.len()).filter(could).collect();
-    left.sort_by_cached_key(|at| rank(now, &waiting[*at], &shares));
+    left.sort_by_cached_key(|at| rank(*at, &shares));
     for waiting in left.into_iter().map(|at| &waiting[at]) {
         let lower = waiting
             .rigs

@@ -36,6 +36,7 @@ impl Asked {
             owner: &self.owner,
             class: self.class,
             since: self.since,
+            last_turn: None,
             rigs: &self.rigs,
             lasts: minutes(60),
         }
@@ -62,6 +63,12 @@ fn decide_by_looking_at_all(
     shares: &Shares,
 ) -> Vec<Decision> {
     let mut shares = shares.clone();
+    let is_first = |of: &Waiting<'_>| {
+        let earlier =
+            |other: &&Waiting<'_>| other.owner == of.owner && (other.since, other.lease) < (of.since, of.lease);
+        let mut earlier = waiting.iter().filter(earlier);
+        !earlier.any(|other| other.rigs.iter().any(|rig| of.rigs.contains(rig)))
+    };
     let mut left: Vec<&Waiting<'_>> = waiting.iter().collect();
     let mut decisions = Vec::new();
     for free in rigs.iter().filter(|rig| rig.by == By::Nobody) {
@@ -70,7 +77,7 @@ fn decide_by_looking_at_all(
             .iter()
             .copied()
             .filter(fits)
-            .min_by_key(|waiting| rank(now, waiting, &shares));
+            .min_by_key(|waiting| rank(now, waiting, is_first(waiting), &shares));
         if let Some(first) = first {
             shares.entry(first.owner.clone()).or_default().0 += 1;
             left.retain(|waiting| waiting.lease != first.lease);
@@ -81,7 +88,7 @@ fn decide_by_looking_at_all(
         }
     }
     let mut asked: Vec<&str> = Vec::new();
-    left.sort_by_key(|waiting| rank(now, waiting, &shares));
+    left.sort_by_key(|waiting| rank(now, waiting, is_first(waiting), &shares));
     for waiting in left {
         let lower = rigs.iter().filter_map(|rig| match rig.by {
             By::Lease {
@@ -156,6 +163,34 @@ fn long_wait_rises_above_all_classes() {
     };
     assert_eq!(first(minutes(89)), lease(2));
     assert_eq!(first(minutes(91)), lease(1));
+}
+
+#[test]
+fn only_first_lease_of_an_owner_rises() {
+    let mut asked: Vec<Asked> = (1..=20)
+        .map(|number| Asked::new(number, 7, Class::Normal, 0, &["r"]))
+        .collect();
+    asked.push(Asked::new(21, 8, Class::Normal, 300, &["r"]));
+    let shares: Shares = [(Identity::User(7), (1, Duration::ZERO))].into();
+    let waiting = waits(&asked);
+    let order = in_order(minutes(301), &waiting, &shares);
+    let first_three: Vec<_> = order[..3].iter().map(|waiting| waiting.lease.clone()).collect();
+    assert_eq!(first_three, [1, 21, 2].map(lease));
+}
+
+#[test]
+fn recent_turn_goes_behind_new_owners() {
+    let asked = [
+        Asked::new(1, 7, Class::Normal, 0, &["r"]),
+        Asked::new(2, 8, Class::Normal, 100, &["r"]),
+    ];
+    let first = |now, last| {
+        let mut waiting = waits(&asked);
+        waiting[0].last_turn = Some(last);
+        in_order(now, &waiting, &Shares::new())[0].lease.clone()
+    };
+    assert_eq!(first(minutes(500), minutes(10)), lease(2));
+    assert_eq!(first(minutes(10) + RECENTLY, minutes(10)), lease(1));
 }
 
 #[test]

@@ -2,19 +2,24 @@
 
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::UnixStream;
 use tokio::time::sleep;
 use tonic::transport::server::Connected;
+use verbatim_tls::Peer;
 
+use super::authority::Requests;
 use super::connection_limits::{ConnectionLimits, ConnectionSlot};
 use crate::access::{Caller, Identity};
 
 /// The pause after a failed accept, for example when file descriptors are used up.
 const SHORT_OF_DESCRIPTORS: Duration = Duration::from_millis(100);
+
+/// The number of bytes that one read takes from a connection.
+const READ: usize = 8 << 10;
 
 /// A connection and its peer.
 #[derive(Debug)]
@@ -22,6 +27,9 @@ pub(super) struct Connection {
     stream: Stream,
     caller: Caller,
     slot: ConnectionSlot,
+    requests: Requests,
+    /// Whether the log names the refused `:authority` of this connection.
+    is_refusal_told: bool,
 }
 
 #[derive(Debug)]
@@ -42,22 +50,44 @@ impl Connection {
             stream: Stream::Unix(stream),
             slot: connection_limits.take(&caller),
             caller,
+            requests: Requests::new(true),
+            is_refusal_told: false,
         }
     }
 
     /// Creates a connection over a network.
     pub(super) fn tls(stream: verbatim_tls::Connection, connection_limits: &ConnectionLimits) -> Self {
-        let peer = stream.connect_info();
-        let caller = Caller {
-            who: Identity::Certificate(peer.name),
-            gid: None,
-            from: peer.address.to_string(),
-        };
+        let caller = caller(&stream.connect_info());
         Self {
             stream: Stream::Tls(Box::new(stream)),
             slot: connection_limits.take(&caller),
             caller,
+            requests: Requests::new(false),
+            is_refusal_told: false,
         }
+    }
+
+    /// Logs that h2 refuses the requests of this connection.
+    fn tell_refusal(&mut self, authority: &str) {
+        if !std::mem::replace(&mut self.is_refusal_told, true) {
+            let (who, from) = (&self.caller.who, &self.caller.from);
+            tracing::warn!(
+                %who,
+                from,
+                authority,
+                "requests are refused: their :authority is no host name; set the client's authority to localhost, for \
+                 example with grpc.default_authority"
+            );
+        }
+    }
+}
+
+/// Returns the caller of a connection over a network.
+pub(super) fn caller(peer: &Peer) -> Caller {
+    Caller {
+        who: Identity::Certificate(peer.name.clone()),
+        gid: None,
+        from: peer.address.to_string(),
     }
 }
 
@@ -83,14 +113,27 @@ impl AsyncRead for Connection {
         if self.slot.poll_must_go(context).is_ready() {
             return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
         }
-        let read = match &mut self.stream {
-            Stream::Unix(stream) => Pin::new(stream).poll_read(context, into),
-            Stream::Tls(stream) => Pin::new(stream).poll_read(context, into),
-        };
-        if read.is_ready() {
+        loop {
+            if self.requests.pop(into) || into.remaining() == 0 {
+                return Poll::Ready(Ok(()));
+            }
+            let mut space = [0; READ];
+            let mut received = ReadBuf::new(&mut space);
+            let read = match &mut self.stream {
+                Stream::Unix(stream) => Pin::new(stream).poll_read(context, &mut received),
+                Stream::Tls(stream) => Pin::new(stream).poll_read(context, &mut received),
+            };
+            ready!(read)?;
             self.slot.heard();
+            let received = received.filled();
+            if let Some(refused) = self.requests.push(received) {
+                self.tell_refusal(&refused);
+            }
+            if received.is_empty() {
+                self.requests.pop(into);
+                return Poll::Ready(Ok(()));
+            }
         }
-        read
     }
 }
 

@@ -3,7 +3,6 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -13,13 +12,16 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
+use verbatim_tls::{Crowd, Known, Stage};
 
-/// The maximum number of concurrent connections; further connections wait.
-const AT_A_TIME: usize = 16;
+/// The limits of connections that have sent nothing, a part of their request, or all of it. At a limit, a new connection
+/// closes the oldest one of the address that has most.
+const AT_A_TIME: [usize; 3] = [64, 64, 16];
 /// The time limit of a connection, which carries one request.
 const LASTS: Duration = Duration::from_secs(60);
+/// The time limit of a request.
+const REQUEST: Duration = Duration::from_secs(10);
 /// The pause after a failed accept, for example when file descriptors are used up.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -33,23 +35,26 @@ pub(super) async fn listen(address: SocketAddr, table: &str) -> anyhow::Result<T
 }
 
 /// Responds to GET and HEAD requests. Never returns.
-pub(super) async fn serve<A, F>(listener: TcpListener, answer: A)
+pub(super) async fn serve<A, F>(listener: TcpListener, known: Known, answer: A)
 where
     A: Fn(Request<Incoming>, SocketAddr) -> F + Clone + Send + 'static,
     F: Future<Output = Response<String>> + Send + 'static,
 {
-    let connection_limits = Arc::new(Semaphore::new(AT_A_TIME));
+    let mut crowd = Crowd::new(AT_A_TIME, known);
     loop {
-        let Ok(slot) = Arc::clone(&connection_limits).acquire_owned().await else {
-            return;
-        };
         let Ok((stream, from)) = listener.accept().await else {
             tokio::time::sleep(PAUSE).await;
             continue;
         };
-        let answer = answer.clone();
-        tokio::spawn(async move {
+        let (answer, stage) = (answer.clone(), Stage::default());
+        let of_task = stage.clone();
+        crowd.make_room();
+        let task = tokio::spawn(async move {
+            // An error also ends the connection below.
+            let _ = timeout(REQUEST, stream.peek(&mut [0])).await;
+            of_task.begins();
             let service = service_fn(move |request: Request<Incoming>| {
+                of_task.is_complete();
                 let reads = matches!(*request.method(), Method::GET | Method::HEAD);
                 let answered = reads.then(|| answer(request, from));
                 async move {
@@ -65,13 +70,15 @@ where
             });
             let connection = http1::Builder::new()
                 .timer(TokioTimer::new())
-                .header_read_timeout(LASTS)
+                .header_read_timeout(REQUEST)
                 .keep_alive(false)
                 .serve_connection(TokioIo::new(stream), service);
             // Ignore an error: the client hung up, was too slow or sent no HTTP.
             let _ = timeout(LASTS, connection).await;
-            drop(slot);
         });
+        crowd.add(from.ip(), stage, task.abort_handle());
+        // Let the connections run before the next accept, so that each notes its stage.
+        tokio::task::yield_now().await;
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::sched::CLIENT_GONE;
+use crate::sched::{CLIENT_GONE, LONGEST_QUEUE};
 
 /// The limits of connections and calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,11 +19,13 @@ pub struct Limits {
     pub calls_each: usize,
     /// How long the client of a waiting run or lease may be disconnected before the run or lease leaves the queue.
     pub client_gone: Duration,
+    /// How long the waiting reserved leases of one identity for one rig may last in total.
+    pub reserved_each: Duration,
 }
 
 impl Default for Limits {
-    /// Returns 1024 connections, 128 per identity, an age of one hour, 32 calls per identity, and one minute for a
-    /// disconnected client.
+    /// Returns 1024 connections, 128 per identity, an age of one hour, 32 calls per identity, one minute for a
+    /// disconnected client, and 72 hours of waiting leases.
     fn default() -> Self {
         Self {
             connections: 1024,
@@ -31,6 +33,7 @@ impl Default for Limits {
             oldest_connection: Duration::from_secs(3600),
             calls_each: 32,
             client_gone: CLIENT_GONE,
+            reserved_each: LONGEST_QUEUE,
         }
     }
 }

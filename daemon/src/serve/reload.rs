@@ -18,6 +18,7 @@ use tokio_stream::StreamExt as _;
 use verbatim_tls::Gate;
 
 use super::notify;
+use super::revoked::Revoked;
 use crate::access::Access;
 use crate::config::Config;
 use crate::log;
@@ -33,7 +34,7 @@ const SETTLED_WITHIN: Duration = Duration::from_secs(2);
 /// of the daemon, the old values stay in use.
 pub(super) async fn read_again(
     mut config: Config,
-    gate: Option<Arc<Gate>>,
+    gate: Option<(Arc<Gate>, Revoked)>,
     (access, scheduler): (Arc<Access>, Arc<Scheduler>),
     keep: watch::Sender<Retention>,
     mut hangup: Signals,
@@ -52,8 +53,11 @@ pub(super) async fn read_again(
             }
             () = files.changed() => {}
         }
-        match once(&config, gate.as_deref(), &access) {
+        match once(&config, gate.as_ref().map(|(gate, _)| &**gate), &access) {
             Ok(read) => {
+                if let Some((gate, revoked)) = &gate {
+                    revoked.keep(gate);
+                }
                 tracing::info!("configuration and certificates were read again");
                 if read.files() != config.files() {
                     files = Watched::of(read.files());

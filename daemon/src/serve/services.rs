@@ -14,9 +14,9 @@ use tonic::body::Body;
 use tonic::codegen::{BoxFuture, Service, http};
 use tonic::server::NamedService;
 
-use super::call_limits::CallLimits;
 use crate::access::{Access, Caller};
-use crate::api::as_admin;
+use crate::api::as_caller;
+use crate::turns::Turns;
 
 type Request = http::Request<Body>;
 type Response = http::Response<Body>;
@@ -28,16 +28,16 @@ type Call = Arc<dyn Fn(Request) -> Answer + Send + Sync>;
 #[derive(Clone)]
 pub(super) struct Services {
     all: BTreeMap<&'static str, Call>,
-    call_limits: CallLimits,
+    calls: Turns,
     access: Arc<Access>,
 }
 
 impl Services {
     /// Creates the dispatcher without services.
-    pub(super) fn new(call_limits: CallLimits, access: Arc<Access>) -> Self {
+    pub(super) fn new(calls: Turns, access: Arc<Access>) -> Self {
         Self {
             all: BTreeMap::new(),
-            call_limits,
+            calls,
             access,
         }
     }
@@ -74,17 +74,16 @@ impl Service<Request> for Services {
         let name = request.uri().path().split('/').nth(1).unwrap_or_default();
         match self.all.get(name).cloned() {
             Some(service) => {
-                let call_limits = self.call_limits.clone();
+                let calls = self.calls.clone();
                 let caller = request.extensions().get::<Caller>().cloned();
                 let is_admin = caller
                     .as_ref()
                     .is_some_and(|caller| self.access.table().has_admin(caller));
                 Box::pin(async move {
-                    let _turn = match &caller {
-                        Some(caller) => call_limits.take(&caller.who).await,
-                        None => None,
-                    };
-                    as_admin(is_admin, service(request)).await
+                    let who = caller.map(|caller| caller.who);
+                    // The turn ends when the response begins; response streams have their own limits.
+                    let _turn = calls.take(who.as_ref()).await;
+                    as_caller(who, is_admin, service(request)).await
                 })
             }
             None => {

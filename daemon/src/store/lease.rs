@@ -106,6 +106,18 @@ pub struct StoredLease {
     /// without a reboot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boot: Option<BootTimes>,
+    /// The client's choice of rigs; empty for the lease of a run.
+    #[serde(default)]
+    pub asked: AskedLease,
+}
+
+/// A client's choice of rigs for a lease.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct AskedLease {
+    /// The rig; empty for any rig with the labels.
+    pub rig: String,
+    /// The labels that the rig must have, sorted.
+    pub labels: Vec<String>,
 }
 
 /// Times in nanoseconds since the boot of a host.
@@ -120,14 +132,14 @@ pub struct BootTimes {
 }
 
 /// Serializes an enum of the API as its number.
-mod number {
+pub(super) mod number {
     use serde::{Deserialize, Deserializer, Serializer};
 
-    pub(super) fn serialize<E: Into<i32> + Copy, S: Serializer>(of: &E, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<E: Into<i32> + Copy, S: Serializer>(of: &E, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_i32((*of).into())
     }
 
-    pub(super) fn deserialize<'de, E: TryFrom<i32>, D: Deserializer<'de>>(deserializer: D) -> Result<E, D::Error> {
+    pub(crate) fn deserialize<'de, E: TryFrom<i32>, D: Deserializer<'de>>(deserializer: D) -> Result<E, D::Error> {
         let number = i32::deserialize(deserializer)?;
         E::try_from(number).map_err(|_| serde::de::Error::custom(format!("{number} is not a known value")))
     }

@@ -10,7 +10,7 @@ pub mod retention;
 mod run;
 mod sql;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -20,14 +20,23 @@ use verbatim_run::RunId;
 use crate::access::{Identity, names};
 
 pub use lab::{Elsewhere, Lab, RemoteRequest};
-pub use lease::{BootTimes, LeaseId, LeaseStore, StoredLease};
-pub use run::{Patience, RunEntry, StoredRun};
+pub use lease::{AskedLease, BootTimes, LeaseId, LeaseStore, StoredLease};
+pub use run::{AskedRun, Patience, RunEntry, StoredRun};
 pub use sql::{Address, Clock, SqlStore};
 
 /// Returns the directory in which captures are prepared for download. The directory is next to the directory of the
 /// runs, on the disk that is meant for large files.
 pub(crate) fn captures(runs: &Path) -> PathBuf {
     runs.with_file_name("captures")
+}
+
+/// The name of the number of created runs among the generations of a store.
+pub const RUNS: &str = "runs";
+
+/// Returns the name of the generation of a rig's journal in a store.
+#[must_use]
+pub fn generation_of_rig(rig: &str) -> String {
+    format!("rigs/{rig}")
 }
 
 /// A filter of runs. A run must match every term that is set.
@@ -264,6 +273,23 @@ pub trait HistoryStore: Send + Sync + fmt::Debug {
 
     /// Returns the directory of the run's record, inside the directory of its rig. The directory need not exist.
     fn record(&self, run: &StoredRun) -> PathBuf;
+
+    /// Stores a generation of this host: how often something has changed so far.
+    ///
+    /// # Errors
+    /// When the change cannot be written.
+    fn set_generation(&self, _name: &str, _generation: u64) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// Returns the generations of this host by name. The store itself counts the runs of [`HistoryStore::create`] as
+    /// [`RUNS`].
+    ///
+    /// # Errors
+    /// When the generations cannot be read.
+    fn generations(&self) -> Result<BTreeMap<String, u64>, StoreError> {
+        Ok(BTreeMap::new())
+    }
 
     /// Checks all stored data for damage, which may take long.
     ///

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use verbatim_run::RunId;
 
-/// The limits on the files of runs. The default has no limits, so that files stay forever.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+/// The limits on the files of runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Retention {
     /// How long the files of a run are kept after its end; `None` for no limit.
     pub age: Option<Duration>,
@@ -24,6 +24,16 @@ pub struct Files {
     pub ended_ns: u64,
     /// The size of the files in bytes.
     pub bytes: u64,
+}
+
+impl Default for Retention {
+    /// Returns the limits of a daemon whose configuration sets none.
+    fn default() -> Self {
+        Self {
+            age: None,
+            bytes: Some(20 << 30),
+        }
+    }
 }
 
 impl Retention {
@@ -65,9 +75,10 @@ mod tests {
     }
 
     #[test]
-    fn without_limits_all_files_stay() {
-        let all = [files(1, 0, u64::MAX / 2), files(2, 1, 7)];
-        assert!(go(Retention::default(), &all).is_empty());
+    fn by_default_size_is_limited_but_not_age() {
+        let all = [files(1, 0, 1 << 30), files(2, 1, 20 << 30)];
+        assert_eq!(go(Retention::default(), &all), [0]);
+        assert!(go(Retention::default(), &all[1..]).is_empty());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Stored runs.
 
 use serde::{Deserialize, Serialize};
-use verbatim_proto::v1::{Cause, Outcome, RunInfo, RunSpec, RunState};
+use verbatim_proto::v1::{Cause, Outcome, Priority, RunInfo, RunSpec, RunState};
 use verbatim_run::RunId;
 
 use super::LeaseId;
@@ -45,6 +45,21 @@ pub struct StoredRun {
     /// How long the run may wait for its rig.
     #[serde(default, skip_serializing_if = "Patience::is_endless")]
     pub patience: Patience,
+    /// The rest of the client's request.
+    #[serde(default)]
+    pub asked: AskedRun,
+}
+
+/// The fields of a request for a run that the run itself does not have.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct AskedRun {
+    /// The lease that the client named.
+    pub lease: Option<LeaseId>,
+    /// The priority class of the run's own lease.
+    #[serde(with = "super::lease::number")]
+    pub priority: Priority,
+    /// Whether the run gets its own lease although the client holds the rig.
+    pub own_lease: bool,
 }
 
 /// How long a run may wait for its rig.

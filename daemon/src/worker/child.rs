@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 use std::thread;
@@ -315,7 +315,7 @@ impl Worker<'_> {
             id: start.run.parse().map_err(Refusal::of_operator)?,
             rig,
             spec: start.spec.unwrap_or_default(),
-            record: Some(start.record.into()),
+            record: Some(start.record.clone().into()),
             cancel: Arc::clone(&self.cancel),
             shrinks: true,
             rig_options: String::new(),
@@ -334,8 +334,9 @@ impl Worker<'_> {
                 run::resume(&request, &from, Some(&state), &mut tell)
             }
         };
-        done.map(|report| report.run)
-            .map_err(|error| failure(&request.rig, &state, &error))
+        let report = done.map_err(|error| failure(&request.rig, &state, &error))?;
+        super::pack(Path::new(&start.record), &mut tell);
+        Ok(report.run)
     }
 
     fn restore(&self, restore: Restore) -> Result<(), Refusal> {

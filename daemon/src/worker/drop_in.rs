@@ -34,10 +34,17 @@ pub fn drop_in(rig: &RigConfig, sys: &Path) -> Result<String, String> {
             device,
             port,
             agent: of_host,
+            verbs,
         } => {
             agent = of_host.as_deref();
-            let node = node(sys, "infiniband_mad", device, Some(*port))?;
-            lines.push(format!("DeviceAllow=/dev/infiniband/{node} rw"));
+            let of_mads = node(sys, "infiniband_mad", device, Some(*port))?;
+            lines.push(format!("DeviceAllow=/dev/infiniband/{of_mads} rw"));
+            if *verbs {
+                families.push("AF_NETLINK");
+                let of_verbs = node(sys, "infiniband_verbs", device, None)?;
+                lines.push(format!("DeviceAllow=/dev/infiniband/{of_verbs} rw"));
+                lines.push("LimitMEMLOCK=512M".into());
+            }
         }
         RigKind::Packet(of) => {
             agent = Some(&of.agent);

@@ -267,7 +267,7 @@ async fn on_a_thread(job: Job, events: mpsc::UnboundedSender<Event>, mut cancel:
         id: job.run,
         rig: job.rig,
         spec: job.spec,
-        record: Some(job.record),
+        record: Some(job.record.clone()),
         cancel: Arc::clone(&stop.0),
         lease: Arc::clone(&lease),
         shrinks: true,
@@ -284,7 +284,7 @@ async fn on_a_thread(job: Job, events: mpsc::UnboundedSender<Event>, mut cancel:
             // Ignore an error: the receiver may be closed.
             let _ = events.send(event);
         };
-        match resume {
+        let report = match resume {
             None => run::execute(&request, &mut tell),
             Some(Resumes { done, started_ns }) => {
                 let from = run::Resume {
@@ -294,7 +294,9 @@ async fn on_a_thread(job: Job, events: mpsc::UnboundedSender<Event>, mut cancel:
                 };
                 run::resume(&request, &from, None, &mut tell)
             }
-        }
+        }?;
+        super::pack(&job.record, &mut tell);
+        Ok(report)
     });
     let mut asked = pin!(to_give_way(gives_way));
     let mut is_asked = false;

@@ -21,12 +21,12 @@ mod session;
 mod turn;
 mod unit;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tokio::sync::{mpsc, watch};
-use verbatim_proto::v1::{Cause, RunInfo, RunSpec};
+use verbatim_proto::v1::{Cause, LogLine, RunInfo, RunSpec};
 use verbatim_proto::worker::{Lease, RigText};
-use verbatim_record::Restored;
+use verbatim_record::{Bundle, Restored};
 use verbatim_rig::RigConfig;
 use verbatim_run::state::StateDirectory;
 use verbatim_run::{Event, RunId};
@@ -115,4 +115,12 @@ pub async fn restore_rig(
     Supervision::default()
         .restore_rig(rig, text, state, events, cancel)
         .await
+}
+
+/// Compresses the large records of a finished run. After an error they stay as they are, which is only logged.
+fn pack(record: &Path, tell: &mut dyn FnMut(Event)) {
+    if let Err(error) = Bundle::open_unread(record).and_then(|bundle| bundle.pack()) {
+        let text = format!("the records of the run stay uncompressed: {error}");
+        tell(Event::LogLine(LogLine { text }));
+    }
 }

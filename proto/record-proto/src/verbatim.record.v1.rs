@@ -5,7 +5,7 @@ pub struct Entry {
     /// Kind of entry.
     #[prost(
         oneof = "entry::Kind",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19"
     )]
     pub kind: ::core::option::Option<entry::Kind>,
 }
@@ -68,6 +68,9 @@ pub mod entry {
         /// The rig's reset command ran after the procedure.
         #[prost(message, tag = "18")]
         Reset(super::Reset),
+        /// A kernel reported an error on its console during the test.
+        #[prost(message, tag = "19")]
+        KernelReport(super::KernelReport),
     }
 }
 /// The time of an event as an interval, in nanoseconds of the rig's time.
@@ -381,6 +384,16 @@ pub struct RoundTrips {
     /// Kind of exchange, such as "ARP".
     #[prost(string, tag = "5")]
     pub of: ::prost::alloc::string::String,
+}
+/// A kernel reported an error on its console during the test.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct KernelReport {
+    /// Host of the kernel.
+    #[prost(enumeration = "Side", tag = "1")]
+    pub side: i32,
+    /// Lines that the kernel printed; at most 80.
+    #[prost(string, tag = "2")]
+    pub text: ::prost::alloc::string::String,
 }
 /// The rig's reset command ran after the procedure and the restore.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -1,5 +1,7 @@
-//! The service's API `verbatim.v1` and the worker's protocol `verbatim.worker.v1`, generated from `proto/`. The crate
-//! contains no logic.
+//! The service's API `verbatim.v1` and the worker's protocol `verbatim.worker.v1`, generated from `proto/`. The only
+//! logic of the crate makes JSON [`document`]s from messages.
+
+pub mod document;
 
 /// The API `verbatim.v1` for remote clients.
 #[allow(missing_docs, missing_debug_implementations, clippy::all, unreachable_pub)]

@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use verbatim_client::{Address, Client};
 use verbatim_daemon::access::Identity;
-use verbatim_daemon::store::{HistoryStore as _, LeaseId, LeaseStore as _, Patience, SqlStore, StoredLease, StoredRun};
+use verbatim_daemon::store::{
+    AskedLease, AskedRun, HistoryStore as _, LeaseId, LeaseStore as _, Patience, SqlStore, StoredLease, StoredRun,
+};
 use verbatim_proto::v1::{Cause, LeaseState, Outcome, Priority, RunSpec, RunState};
 use verbatim_run::state::StateDirectory;
 use verbatim_run::{RunId, now_ns};
@@ -215,6 +217,7 @@ fn run(id: RunId, number: usize, rig: &str) -> StoredRun {
         info: None,
         host: String::new(),
         patience: Patience::default(),
+        asked: AskedRun::default(),
         id,
     }
 }
@@ -240,5 +243,6 @@ fn lease(id: LeaseId, number: usize, rig: &str, run: Option<RunId>) -> StoredLea
         posted: false,
         attended: false,
         boot: None,
+        asked: AskedLease::default(),
     }
 }

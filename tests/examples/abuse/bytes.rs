@@ -1,5 +1,6 @@
 //! Attacks below the level of calls: random bytes, malformed HTTP/2 frames, many connections, and slow clients.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -153,6 +154,35 @@ pub(crate) async fn connections(house: &Arc<House>, count: u64, until: Instant) 
     };
     tokio::time::sleep_until(until).await;
     came
+}
+
+/// Opens connections that send one byte, as fast as possible, over TLS, to the page and to the metrics. Keeps the newest
+/// of them open.
+pub(crate) async fn single_bytes(house: &Arc<House>, until: Instant) -> Came {
+    let mut all = JoinSet::new();
+    for number in 0..AT_ONCE {
+        let house = Arc::clone(house);
+        all.spawn(async move {
+            let (mut held, mut sent) = (VecDeque::new(), 0);
+            while Instant::now() < until {
+                // Most connections try the handshake.
+                let which = if number % 4 == 0 { 2 + sent % 2 } else { 1 };
+                if let Ok(Ok(mut wire)) = timeout(PATIENCE, door(&house, which)).await {
+                    let _ = wire.write_all(&[0x16]).await;
+                    held.push_back(wire);
+                    sent += 1;
+                }
+                if held.len() > 50 {
+                    held.pop_front();
+                }
+            }
+            sent as u64
+        });
+    }
+    Came {
+        requests: all.join_all().await.into_iter().sum(),
+        ..Came::default()
+    }
 }
 
 /// Opens connections that send one byte at a time.

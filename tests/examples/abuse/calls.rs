@@ -201,6 +201,89 @@ pub(crate) async fn large(house: &Arc<House>, until: Instant) -> anyhow::Result<
     Ok(came)
 }
 
+/// Lets two operators send patterns and parameters whose check takes much time, many calls at a time.
+pub(crate) async fn costly(house: &Arc<House>, until: Instant) -> anyhow::Result<Came> {
+    let run = |patterns: Vec<String>| v1::RunSpec {
+        rig: "a".into(),
+        patterns,
+        parameters: (0..1000).map(|number| (format!("p{number}"), number)).collect(),
+        ..v1::RunSpec::default()
+    };
+    let specs = Arc::new([
+        run((0..1000).map(|number| format!("c14-wlak-{number:05}")).collect()),
+        run((0..50).map(|number| format!("c14-wlak-{number}")).collect()),
+        run(vec!["*c*1*4*-*".repeat(22); 50]),
+        run(vec!["ports".into(); 50]),
+    ]);
+    let sent = Arc::new(AtomicU64::new(0));
+    let mut all = JoinSet::new();
+    for number in 0..64 {
+        let client = house.client(if number % 2 == 0 { "alice" } else { "bob" }).await?;
+        let (specs, sent) = (Arc::clone(&specs), Arc::clone(&sent));
+        all.spawn(async move {
+            let mut let_in = 0;
+            for spec in specs.iter().cycle() {
+                if Instant::now() > until {
+                    break;
+                }
+                let made = timeout(PATIENCE * 40, client.create_run(&fresh_id(), spec)).await;
+                let_in += u64::from(matches!(made, Ok(Ok(_))));
+                sent.fetch_add(1, Ordering::Relaxed);
+            }
+            let_in
+        });
+    }
+    Ok(Came {
+        let_in: all.join_all().await.into_iter().sum(),
+        requests: sent.load(Ordering::Relaxed),
+    })
+}
+
+/// Reads the capture of a run many times at once. Most readers leave before its end.
+pub(crate) async fn captures(house: &Arc<House>, until: Instant) -> anyhow::Result<Came> {
+    let alice = house.client("alice").await?;
+    let spec = v1::RunSpec {
+        rig: "a".into(),
+        patterns: vec!["c14-016-*".into()],
+        ..v1::RunSpec::default()
+    };
+    let run = alice.create_run(&fresh_id(), &spec).await?;
+    let mut watch = alice.watch(&run.name.parse()?, 0);
+    while watch.next().await.transpose()?.is_some() {}
+    let body = v1::ReadArtifactRequest {
+        name: run.name.clone(),
+        artifact: "run.pcapng".into(),
+    };
+    let (body, mut all, mut came) = (body.encode_to_vec(), JoinSet::new(), Came::default());
+    // The run may have taken most of the time.
+    let until = until.max(Instant::now() + Duration::from_secs(3));
+    while Instant::now() < until {
+        while all.len() < 64 {
+            let (channel, body) = (house.owner()?, body.clone());
+            let stays = came.requests % 4 == 0;
+            came.requests += 1;
+            all.spawn(async move {
+                let mut grpc = Grpc::new(channel);
+                let path = PathAndQuery::from_static("/verbatim.v1.RunService/ReadArtifact");
+                let read = async {
+                    grpc.ready().await.ok()?;
+                    let mut stream = grpc
+                        .server_streaming(Request::new(body), path, Raw)
+                        .await
+                        .ok()?
+                        .into_inner();
+                    while stream.message().await.ok()?.is_some() {}
+                    Some(())
+                };
+                let patience = if stays { PATIENCE * 40 } else { PATIENCE / 10 };
+                timeout(patience, read).await
+            });
+        }
+        all.join_next().await;
+    }
+    Ok(came)
+}
+
 /// Opens watches and downloads, and never reads their responses.
 pub(crate) async fn slow_readers(house: &Arc<House>, until: Instant) -> anyhow::Result<Came> {
     let owner = house.client("client").await?;

@@ -185,7 +185,7 @@ impl House {
             let rigs = self.json(&["rigs", "--json"])?;
             let rig = rigs["rigs"]
                 .as_array()
-                .and_then(|rigs| rigs.iter().find(|rig| rig["name"] == self.rig));
+                .and_then(|rigs| rigs.iter().find(|rig| rig["name"] == format!("rigs/{}", self.rig)));
             match rig.and_then(|rig| rig["state"].as_str()) {
                 Some("IDLE") => return Ok(quarantined),
                 Some("QUARANTINED") if quarantined => bail!(

@@ -115,7 +115,10 @@ fn kill(lab: &mut VibLab, victim: Victim, test: &str, wait: Duration) -> anyhow:
     })?;
     wait_until(lab, "the rig is idle", "verbatim rigs --json", |rigs| {
         let rigs = rigs["rigs"].as_array();
-        rigs.is_some_and(|rigs| rigs.iter().any(|rig| rig["name"] == "vib" && rig["state"] == "IDLE"))
+        rigs.is_some_and(|rigs| {
+            rigs.iter()
+                .any(|rig| rig["name"] == "rigs/vib" && rig["state"] == "IDLE")
+        })
     })?;
     let ended: Value = serde_json::from_str(&run(lab, &format!("verbatim runs show {id} --json"))?.text())?;
     Ok(ended["outcome"] == "ERROR")

@@ -14,6 +14,8 @@ pub(super) enum Rig<'a> {
         agent: SocketAddr,
         /// The directory that `verbatim pki init` made.
         pki: &'a Path,
+        /// The log of the machine's console. The machine's kernel is the device under test.
+        console: &'a Path,
     },
     /// The tester uses its own adapter, `rxe1`, beside the device under test in the same machine.
     Verbs { agent: &'a Path },
@@ -27,14 +29,20 @@ pub(super) enum Rig<'a> {
 pub(super) fn rig_file(rig: &Rig<'_>) -> String {
     let start = "config_version = 1\n\n[[rig]]\n";
     match rig {
-        Rig::Packet { sockets, agent, pki } => {
+        Rig::Packet {
+            sockets,
+            agent,
+            pki,
+            console,
+        } => {
             let file = |name: &str| quoted(&pki.join(name));
             format!(
                 "{start}name = \"rxe\"\nkind = \"packet\"\nsocket = {{ local = {}, remote = {} }}\n\
                  mac = \"02:00:00:00:00:02\"\nip = \"10.0.0.2\"\ndut_ip = \"10.0.0.1\"\ndut_device = \"rxe0\"\n\
-                 agent = \"{agent}\"\nagent_ca = {}\nagent_cert = {}\nagent_key = {}\nagent_name = \"localhost\"\n",
+                 dut_console = {}\nagent = \"{agent}\"\nagent_ca = {}\nagent_cert = {}\nagent_key = {}\nagent_name = \"localhost\"\n",
                 quoted(&sockets.tester),
                 quoted(&sockets.machine),
+                quoted(console),
                 file("ca.pem"),
                 file("client.pem"),
                 file("client-key.pem"),
@@ -84,13 +92,14 @@ mod tests {
             sockets: &sockets,
             agent: "127.0.0.1:4242".parse().unwrap(),
             pki: Path::new("/tmp/a\"b/pki"),
+            console: Path::new("/tmp/console.log"),
         };
         assert_eq!(
             rig_file(&rig),
             "config_version = 1\n\n[[rig]]\nname = \"rxe\"\nkind = \"packet\"\n\
              socket = { local = \"/tmp/vm/tester\", remote = \"/tmp/vm/machine\" }\n\
              mac = \"02:00:00:00:00:02\"\nip = \"10.0.0.2\"\ndut_ip = \"10.0.0.1\"\ndut_device = \"rxe0\"\n\
-             agent = \"127.0.0.1:4242\"\nagent_ca = \"/tmp/a\\\"b/pki/ca.pem\"\n\
+             dut_console = \"/tmp/console.log\"\nagent = \"127.0.0.1:4242\"\nagent_ca = \"/tmp/a\\\"b/pki/ca.pem\"\n\
              agent_cert = \"/tmp/a\\\"b/pki/client.pem\"\nagent_key = \"/tmp/a\\\"b/pki/client-key.pem\"\n\
              agent_name = \"localhost\"\n"
         );

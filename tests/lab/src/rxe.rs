@@ -86,6 +86,7 @@ impl RxeLab {
                 sockets: &lab.sockets,
                 agent,
                 pki: &pki,
+                console: lab.machine.console(),
             });
             let path = lab.directory().join("rigs.toml");
             fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;

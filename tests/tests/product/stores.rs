@@ -6,8 +6,8 @@ use tempfile::TempDir;
 use verbatim_daemon::access::Identity;
 use verbatim_daemon::sched::{Scheduler, Workers, of_lab};
 use verbatim_daemon::store::{
-    Address, Detail, Filter, HistoryStore, LeaseId, LeaseStore, Patience, RemoteRequest, SqlStore, StoreError,
-    StoredLease, StoredRun,
+    Address, AskedLease, AskedRun, Detail, Filter, HistoryStore, LeaseId, LeaseStore, Patience, RemoteRequest,
+    SqlStore, StoreError, StoredLease, StoredRun,
 };
 use verbatim_lab::Postgres;
 use verbatim_proto::v1::run_event::Event;
@@ -124,6 +124,7 @@ fn run(number: u64, rig: &str) -> StoredRun {
         info: None,
         host: String::new(),
         patience: Patience::default(),
+        asked: AskedRun::default(),
     }
 }
 
@@ -161,6 +162,7 @@ fn lease(number: u64, rig: &str, state: LeaseState) -> StoredLease {
         posted: false,
         attended: false,
         boot: None,
+        asked: AskedLease::default(),
     }
 }
 

@@ -48,7 +48,7 @@ fn browser_shows_rigs_runs_and_report() {
     let after = seen(&place, &page);
     for shown in [
         ">broken<",
-        ">unreachable<",
+        ">UNREACHABLE<",
         "no device model answers",
         ">FAIL<",
         "1 FAIL",
@@ -68,4 +68,10 @@ fn browser_shows_rigs_runs_and_report() {
         report.contains("c14-016-get-protect-2") && report.contains("C14-16"),
         "{report}"
     );
+
+    let waiting = run(&mut place.verbatim(&format!("{server} run --rig gone --detach c14-024-node-info")));
+    let progress = seen(&place, &format!("{page}{}", waiting.stdout.trim()));
+    for shown in [">QUEUED<", "1 test, not yet begun", "href=\"../\""] {
+        assert!(progress.contains(shown), "{shown}: {progress}");
+    }
 }

@@ -23,6 +23,6 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let mut text = Vec::new();
     dynamic_completions(arguments.shell, "verbatim", &mut text)?;
-    print::text(&String::from_utf8_lossy(&text))?;
+    print::document_of_another_form(&String::from_utf8_lossy(&text))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 use verbatim_run::coverage::{Coverage, Covered, Rows, coverage};
+use verbatim_text::Text;
 
 use crate::print;
 use crate::print::counter::Counter;
@@ -55,7 +56,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         ] {
             text.push_str(&format!("{}: {}{}\n", names.len(), what, list(names)));
         }
-        print::text(&text)?;
+        print::text(&Text::own(&text))?;
     }
     let is_whole = coverage.idle_rules().next().is_none()
         && coverage.unnoticed_rules().next().is_none()

@@ -5,6 +5,8 @@ use std::process::ExitCode;
 
 use verbatim_run as run;
 
+use crate::print;
+
 /// Export a record.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -20,6 +22,6 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     run::export_pcapng(&arguments.directory, &arguments.pcapng, arguments.force)?;
-    eprintln!("wrote {}", arguments.pcapng.display());
+    print::note(format_args!("wrote {}", arguments.pcapng.display()));
     Ok(ExitCode::SUCCESS)
 }

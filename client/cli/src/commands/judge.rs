@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use verbatim_catalog::Register;
 use verbatim_run as run;
+use verbatim_text::Text;
 
 use super::known;
 use crate::{exit, print};
@@ -35,24 +36,18 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let report = report.knowing(&deviations);
     print::judged_otherwise(&report, &drift);
     if arguments.json {
-        print::json(&report)?;
+        print::unless_closed(print::json(&report))?;
     } else {
-        let lines: String = report
-            .verdicts
-            .iter()
-            .map(|verdict| print::line(verdict) + "\n")
-            .collect();
-        print::text(&format!(
-            "{lines}{}\n{}\n",
-            print::explanation(
-                &report,
-                &print::Telling {
-                    all: arguments.all,
-                    ..print::Telling::default()
-                }
-            ),
-            print::summary_with(&report, &format!("; record in {}", arguments.directory.display()))
-        ))?;
+        let telling = print::Telling {
+            all: arguments.all,
+            ..print::Telling::default()
+        };
+        let place = format!("; record in {}", arguments.directory.display());
+        let mut text: Text = report.verdicts.iter().map(|verdict| print::line(verdict, "")).collect();
+        text.extend([print::explanation(&report, &telling)]);
+        text.line("");
+        text.line(print::summary_with(&report, &place));
+        print::text_of_run(&text)?;
     }
     Ok(ExitCode::from(exit::of_report(&report, arguments.known.known)))
 }

@@ -1,6 +1,5 @@
 //! `verbatim reserve` and `verbatim leases`: leases of rigs.
 
-use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::Duration;
@@ -13,6 +12,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_stream::StreamExt as _;
 use verbatim_client::v1::LeaseState;
 use verbatim_client::{Client, LeaseName, fresh_id, v1};
+use verbatim_text::Text;
 
 use crate::server::{self, Place};
 use crate::{exit, print};
@@ -161,11 +161,11 @@ pub(crate) fn reserve(arguments: &Reserve, place: &Place) -> anyhow::Result<Exit
         let table = print::tables::leases(std::slice::from_ref(&lease));
         if arguments.json {
             print::json(&print::document::lease(&lease))?;
-        } else if std::io::stdout().is_terminal() {
+        } else if print::is_terminal() {
             print::text(&table)?;
         } else {
-            eprint!("{table}");
-            print::text(&format!("{}\n", lease.name))?;
+            table.say();
+            print::text(&Text::of(&lease.name))?;
         }
         let over = lease.state() == LeaseState::Ended;
         Ok(ExitCode::from(if over { exit::ERROR } else { 0 }))
@@ -229,7 +229,7 @@ pub(crate) async fn until_it_has_a_rig(
         lease = next.lease.unwrap_or(lease);
         match print::tables::news_of_waiting(&lease) {
             Some(why) if why != last && at_most != Some(Duration::ZERO) => {
-                eprintln!("{name} waits, {why}");
+                print::note(format_args!("{name} waits, {why}"));
                 last = why;
             }
             _ => {}
@@ -261,7 +261,7 @@ pub(crate) fn run(arguments: Arguments, place: &Place) -> anyhow::Result<ExitCod
         } else {
             print::text(&print::tables::leases(&leases))?;
             if leases.is_empty() {
-                eprintln!("no leases");
+                print::note("no leases");
             }
         }
         Ok(ExitCode::SUCCESS)

@@ -1,6 +1,6 @@
 //! `verbatim man`: manual pages, generated from the definition of the command line.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::{Command as Process, ExitCode, Stdio};
 
@@ -36,8 +36,8 @@ pub(crate) fn run(arguments: &Arguments, command: Command) -> anyhow::Result<Exi
             "there is no command {words:?}; `verbatim --help` lists the commands"
         ))
     })?;
-    if !std::io::stdout().is_terminal() || !shown(&page) {
-        print::text(&String::from_utf8_lossy(&page))?;
+    if !print::is_terminal() || !shown(&page) {
+        print::document_of_another_form(&String::from_utf8_lossy(&page))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::ValueEnum;
 use serde::Serialize;
 use verbatim_run::qualify::{AnyDefect, Extent, Qualification, Rules, qualify, sound_models};
+use verbatim_text::Text;
 
 use crate::exit::Usage;
 use crate::print::counter::Counter;
@@ -86,7 +87,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             qualifications,
         })?;
     } else {
-        print::text(&words(&qualifications, !arguments.patterns.is_empty()))?;
+        print::text(&Text::own(&words(&qualifications, !arguments.patterns.is_empty())))?;
     }
     Ok(ExitCode::from(if good { 0 } else { exit::ERROR }))
 }

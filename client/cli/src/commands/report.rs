@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use tempfile::TempDir;
 use verbatim_catalog::Register;
+use verbatim_catalog::deviations::Known;
 use verbatim_report::{Digest, Past, Reported};
 
 use verbatim_client::v1;
@@ -16,7 +17,7 @@ use crate::commands::known;
 use crate::commands::runs::artifacts::download_all;
 use crate::exit::Usage;
 use crate::print;
-use crate::server::{self, Place, run_named};
+use crate::server::{self, Finder, Place, run_named};
 
 /// Report on a run.
 #[derive(clap::Args)]
@@ -26,20 +27,11 @@ use crate::server::{self, Place, run_named};
     record cannot be read or judged."
 )]
 pub(crate) struct Arguments {
-    /// The directory that `verbatim run --record` left; or a run of the daemon: runs/ID, ID, or latest
+    /// The directory that `verbatim run --record` left; or a run of the daemon: runs/ID, ID, or latest; or a run of
+    /// another daemon: ADDR/runs/ID
     run: String,
-    /// One self-contained HTML page: tests, findings, and ladders of the passed tests
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
-    /// JUnit XML, for Jenkins, GitLab and GitHub
-    #[arg(long, value_name = "FILE")]
-    junit: Option<PathBuf>,
-    /// The Test Anything Protocol, version 13, which parsers of version 14 also accept
-    #[arg(long, value_name = "FILE")]
-    tap: Option<PathBuf>,
-    /// Markdown, for a merge request or a ticket
-    #[arg(long, value_name = "FILE")]
-    markdown: Option<PathBuf>,
+    #[command(flatten)]
+    files: Files,
     /// In the HTML page, compare verdicts and measured times with this earlier run, a directory or a run of the daemon;
     /// give the option once for each run, the oldest first
     #[arg(long, value_name = "RUN")]
@@ -57,17 +49,85 @@ pub(crate) struct Arguments {
 /// A function that creates a report in one format.
 type Form = fn(&Reported<'_>) -> String;
 
-pub(crate) fn run(arguments: &Arguments, place: impl Fn() -> anyhow::Result<Place>) -> anyhow::Result<ExitCode> {
-    let wanted: [(&Option<PathBuf>, Form); 4] = [
-        (&arguments.html, verbatim_report::html),
-        (&arguments.junit, verbatim_report::junit),
-        (&arguments.tap, verbatim_report::tap),
-        (&arguments.markdown, verbatim_report::markdown),
-    ];
-    let mut wanted: Vec<(&Path, Form)> = wanted
-        .into_iter()
-        .filter_map(|(file, form)| Some((file.as_deref()?, form)))
-        .collect();
+/// The files of a report.
+#[derive(clap::Args)]
+pub(crate) struct Files {
+    /// One self-contained HTML page: tests, findings, and ladders of the passed tests
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// JUnit XML, for Jenkins, GitLab and GitHub
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
+    /// The Test Anything Protocol, version 13, which parsers of version 14 also accept
+    #[arg(long, value_name = "FILE")]
+    tap: Option<PathBuf>,
+    /// Markdown, for a merge request or a ticket
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+}
+
+impl Files {
+    /// Returns each file with its format.
+    pub(crate) fn wanted(&self) -> Vec<(&Path, Form)> {
+        let all: [(&Option<PathBuf>, Form); 4] = [
+            (&self.html, verbatim_report::html),
+            (&self.junit, verbatim_report::junit),
+            (&self.tap, verbatim_report::tap),
+            (&self.markdown, verbatim_report::markdown),
+        ];
+        let given = all
+            .into_iter()
+            .filter_map(|(file, form)| Some((file.as_deref()?, form)));
+        given.collect()
+    }
+
+    /// Checks that the files of a run can be written at its end.
+    pub(crate) fn refuse_unwritable(&self) -> Result<(), Usage> {
+        for (file, _) in self.wanted() {
+            if is_stdout(file) {
+                return Err(Usage(
+                    "a report of `verbatim run` needs a file: stdout has the lines of the run; `verbatim report` can print \
+                     to stdout"
+                        .into(),
+                ));
+            }
+            if !directory_of(file).is_dir() {
+                return Err(Usage(format!(
+                    "cannot write {}: its directory does not exist",
+                    file.display()
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the files of a run that has ended, from its record. Overwrites existing files.
+    pub(crate) fn write_all(&self, record: &Path, known: &[Known], tolerates_known: bool) -> anyhow::Result<()> {
+        if !record.join("manifest.json").exists() {
+            print::note("verbatim: no report was written: the run left no complete record");
+            return Ok(());
+        }
+        let kept = verbatim_run::read_bundle(record, Digest::of)?;
+        let reported = Reported {
+            run: &kept.report.run,
+            verdicts: &kept.report.verdicts,
+            records: &kept.records,
+            before: &[],
+            not_judged_anew: &kept.report.not_judged_anew,
+            known,
+            tolerates_known,
+            seal: &kept.seal,
+        };
+        for (file, form) in self.wanted() {
+            write(file, &form(&reported))?;
+            print::note(format_args!("wrote {}", file.display()));
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments, finder: Finder<'_>) -> anyhow::Result<ExitCode> {
+    let mut wanted = arguments.files.wanted();
     if wanted.is_empty() {
         wanted.push((Path::new("-"), verbatim_report::markdown));
     }
@@ -83,45 +143,47 @@ pub(crate) fn run(arguments: &Arguments, place: impl Fn() -> anyhow::Result<Plac
         return Err(Usage(format!("{file} exists already; --force overwrites it")).into());
     }
     let of_page = !arguments.before.is_empty() || arguments.history.is_some();
-    if of_page && arguments.html.is_none() {
+    if of_page && arguments.files.html.is_none() {
         return Err(Usage("--before and --history are for the HTML page; give --html FILE, too".into()).into());
     }
     let deviations = arguments.known.added_to(&Register::default())?;
-    let bundle = Source::find(&arguments.run, &place)?;
+    let bundle = Source::find(&arguments.run, finder)?;
     let kept = verbatim_run::read_bundle(bundle.directory(), Digest::of)?;
     print::judged_otherwise(&kept.report, &kept.drift);
     let before = match arguments.history {
-        Some(count) => kept_before(&kept.report.run, count, &place()?)?,
-        None => given_before(&arguments.before, &place)?,
+        Some(count) => kept_before(&kept.report.run, count, &finder.of_run(&arguments.run)?.0)?,
+        None => given_before(&arguments.before, finder)?,
     };
+    let run = &kept.report.run;
+    let known = deviations.known(&run.fingerprint, run.started_ns, &kept.report.verdicts);
     let reported = Reported {
-        run: &kept.report.run,
+        run,
         verdicts: &kept.report.verdicts,
         records: &kept.records,
         before: &before,
         not_judged_anew: &kept.report.not_judged_anew,
-        deviations: &deviations,
+        known: &known,
         tolerates_known: arguments.known.known,
         seal: &kept.seal,
     };
     for (file, form) in wanted {
         let text = form(&reported);
         if is_stdout(file) {
-            print::text(&text)?;
+            print::document_of_another_form(&text)?;
         } else {
             write(file, &text)?;
-            eprintln!("wrote {}", file.display());
+            print::note(format_args!("wrote {}", file.display()));
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Judges the earlier runs of `--before` again.
-fn given_before(named: &[String], place: impl Fn() -> anyhow::Result<Place>) -> anyhow::Result<Vec<Past>> {
+fn given_before(named: &[String], finder: Finder<'_>) -> anyhow::Result<Vec<Past>> {
     named
         .iter()
         .map(|run| {
-            let bundle = Source::find(run, &place)?;
+            let bundle = Source::find(run, finder)?;
             let report = verbatim_run::judge_bundle(bundle.directory())?.0;
             Ok(Past {
                 run: report.run,
@@ -162,12 +224,16 @@ fn is_stdout(file: &Path) -> bool {
     file.as_os_str() == "-"
 }
 
-/// Writes a file atomically.
-fn write(file: &Path, text: &str) -> anyhow::Result<()> {
-    let directory = match file.parent() {
+fn directory_of(file: &Path) -> &Path {
+    match file.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
-    };
+    }
+}
+
+/// Writes a file atomically.
+fn write(file: &Path, text: &str) -> anyhow::Result<()> {
+    let directory = directory_of(file);
     let written = || -> std::io::Result<()> {
         // The default mode 0600 of a temporary file is too strict here. With 0666, the umask decides.
         let readable = std::fs::Permissions::from_mode(0o666);
@@ -195,13 +261,13 @@ pub(crate) enum Source {
 
 impl Source {
     /// Returns the directory of that name, else downloads the run from the daemon.
-    pub(crate) fn find(run: &str, place: impl FnOnce() -> anyhow::Result<Place>) -> anyhow::Result<Self> {
+    pub(crate) fn find(run: &str, finder: Finder<'_>) -> anyhow::Result<Self> {
         let directory = Path::new(run);
         if directory.is_dir() {
             return Ok(Self::Here(directory.into()));
         }
         let looks_like_a_path = run.starts_with(['.', '/']) || run.ends_with('/');
-        let place = place()?;
+        let (place, run) = finder.of_run(run)?;
         let address = match place.server("a run of a daemon") {
             Ok(address) if !looks_like_a_path => address,
             _ => {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use verbatim_run::{Signer, sign_bundle};
+use verbatim_text::Text;
 
 use crate::print;
 
@@ -29,6 +30,6 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let signer = Signer::open(&arguments.key)?;
     let key = sign_bundle(&arguments.directory, &signer, arguments.force)?;
-    print::text(&format!("signed   by key {}\n", key.id()))?;
+    print::text(&Text::of(format_args!("signed   by key {}", key.id())))?;
     Ok(ExitCode::SUCCESS)
 }

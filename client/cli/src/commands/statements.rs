@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 use verbatim_catalog::typable;
 use verbatim_client::v1;
+use verbatim_text::Text;
 
 use crate::exit::Usage;
 use crate::print;
@@ -60,7 +61,7 @@ pub(crate) fn run(arguments: &Arguments, place: &Place) -> anyhow::Result<ExitCo
         print::json(&json!({ "statements": documents }))?;
     } else {
         let long = !arguments.statements.is_empty();
-        let text: String = chosen
+        let text: Text = chosen
             .iter()
             .map(|(statement, tests)| {
                 if long {
@@ -107,20 +108,21 @@ fn judged_by<'a>(statement: &v1::Statement, tests: &'a [v1::Test]) -> Vec<&'a st
     tests.iter().filter(judges).map(|test| test.id.as_str()).collect()
 }
 
-fn line(statement: &v1::Statement, tests: &[&str]) -> String {
+fn line(statement: &v1::Statement, tests: &[&str]) -> Text {
     let count = print::counted(tests.len() as u64, "test", "tests");
-    format!("{:<34} {count:>9}  {}\n", typable(&statement.id), statement.title)
+    Text::of(format_args!(
+        "{:<34} {count:>9}  {}",
+        typable(&statement.id),
+        statement.title
+    ))
 }
 
-fn whole(statement: &v1::Statement, tests: &[&str]) -> String {
-    format!(
-        "{}  {}\n  {}\n  Source: {}\n  Judged by: {}\n",
-        typable(&statement.id),
-        statement.title,
-        statement.about,
-        statement.source,
-        tests.join(" ")
-    )
+fn whole(statement: &v1::Statement, tests: &[&str]) -> Text {
+    let mut text = Text::of(format_args!("{}  {}", typable(&statement.id), statement.title));
+    text.line(format_args!("  {}", statement.about));
+    text.line(format_args!("  Source: {}", statement.source));
+    text.line(format_args!("  Judged by: {}", tests.join(" ")));
+    text
 }
 
 fn document(statement: &v1::Statement, tests: &[&str]) -> Value {

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 use verbatim_client::{Client, v1};
 use verbatim_report::version;
+use verbatim_text::Text;
 
 use crate::commands::runs::values;
 use crate::exit::Usage;
@@ -58,9 +59,9 @@ pub(crate) fn run(arguments: &Arguments, place: &Place) -> anyhow::Result<ExitCo
     if arguments.json {
         print::json(&document(&arguments.rig, &tests))?;
     } else {
-        let text: String = tests
+        let text: Text = tests
             .iter()
-            .map(|(test, points)| line(test, points) + &changed(points, arguments.values))
+            .flat_map(|(test, points)| [line(test, points), changed(points, arguments.values)])
             .collect();
         print::text(&text)?;
     }
@@ -111,7 +112,7 @@ fn trend(runs: &[v1::Run]) -> BTreeMap<String, Vec<Point>> {
 
 /// Formats a line such as `TEST  16.35: 3 PASS, 1 FAIL | 16.36: 2 PASS`. Each number counts consecutive runs with
 /// equal outcomes.
-fn line(test: &str, points: &[Point]) -> String {
+fn line(test: &str, points: &[Point]) -> Text {
     let mut parts: Vec<String> = Vec::new();
     for of_version in points.chunk_by(|one, other| one.version == other.version) {
         let outcomes: Vec<String> = of_version
@@ -120,18 +121,18 @@ fn line(test: &str, points: &[Point]) -> String {
             .collect();
         parts.push(format!("{}: {}", of_version[0].version, outcomes.join(", ")));
     }
-    format!("{test:<34} {}\n", parts.join(" | "))
+    Text::of(format_args!("{test:<34} {}", parts.join(" | ")))
 }
 
 /// Lists each measured value that changed, with its successive values.
-fn changed(points: &[Point], wanted: bool) -> String {
+fn changed(points: &[Point], wanted: bool) -> Text {
     if !wanted {
-        return String::new();
+        return Text::new();
     }
     let mut names: Vec<&String> = points.iter().flat_map(|point| point.values.keys()).collect();
     names.sort();
     names.dedup();
-    let mut out = String::new();
+    let mut out = Text::new();
     for name in names {
         let seen: Vec<&str> = points
             .iter()
@@ -139,7 +140,7 @@ fn changed(points: &[Point], wanted: bool) -> String {
             .collect();
         let steps: Vec<&str> = seen.chunk_by(|one, other| one == other).map(|same| same[0]).collect();
         if steps.len() > 1 {
-            out.push_str(&format!("    {name}: {}\n", steps.join(" -> ")));
+            out.line(format_args!("    {name}: {}", steps.join(" -> ")));
         }
     }
     out
@@ -195,11 +196,11 @@ mod tests {
             format!("{:<34} 1.0: 2 PASS | 1.1: 1 FAIL, 1 PASS", "t")
         );
         assert_eq!(
-            changed(&points, true),
+            &*changed(&points, true),
             "    C9-130 RNR interval: 1 ms -> 3 ms -> 1 ms\n"
         );
-        assert_eq!(changed(&points, false), "");
-        assert_eq!(changed(&points[..2], true), "");
+        assert_eq!(&*changed(&points, false), "");
+        assert_eq!(&*changed(&points[..2], true), "");
     }
 
     #[test]

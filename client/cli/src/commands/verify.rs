@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use serde_json::json;
 use verbatim_run as run;
+use verbatim_text::Text;
 
 use crate::{exit, print};
 
@@ -62,7 +63,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if !verified.added.is_empty() {
         anyhow::bail!(
             "{directory} has files that the manifest does not list: {}; move them away, and verify again",
-            verified.added.join(", ")
+            super::explain::shortened(&verified.added)
         );
     }
     let same = verified.drift.is_empty();
@@ -89,31 +90,30 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             Some(by) if key.is_some() => format!("by key {}, as demanded", by.id()),
             Some(by) => format!("by key {}; --key PUBLIC.pem checks whose key it is", by.id()),
         };
-        let mut text = format!(
-            "whole    {}, {}, as the run sealed them\nmanifest SHA-256 {}\nsigned   {signed}\n",
+        let mut text = Text::of(format_args!(
+            "whole    {}, {}, as the run sealed them",
             print::counted(verified.files as u64, "file", "files"),
             print::counted(verified.bytes, "byte", "bytes"),
-            verified.sha256
-        );
+        ));
+        text.line(format_args!("manifest SHA-256 {}", verified.sha256));
+        text.line(format_args!("signed   {signed}"));
         let as_recorded = &verified.report.not_judged_anew;
         let count = verified.report.verdicts.len() - as_recorded.len();
         if count == 0 {
-            text += "verdicts none judged again\n";
+            text.line("verdicts none judged again");
         } else if same {
-            text += &format!("verdicts {count} judged again: the same\n");
+            text.line(format_args!("verdicts {count} judged again: the same"));
         } else {
-            text += &format!("verdicts {count} judged again, by another catalogue than the run had:\n");
-            text.extend(
-                verified
-                    .drift
-                    .iter()
-                    .map(|difference| format!("         {difference}\n")),
-            );
+            text.line(format_args!(
+                "verdicts {count} judged again, by another catalogue than the run had:"
+            ));
+            let differences = verified.drift.iter();
+            text.extend(differences.map(|difference| Text::of(format_args!("         {difference}"))));
         }
         text.extend(
             as_recorded
                 .iter()
-                .map(|(test, why)| format!("         not judged anew: {test}: {why}\n")),
+                .map(|(test, why)| Text::of(format_args!("         not judged anew: {test}: {why}"))),
         );
         print::text(&text)?;
     }

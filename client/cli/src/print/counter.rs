@@ -1,10 +1,11 @@
 //! Progress of counted work: a bar on a terminal, else an occasional line.
 
-use std::io::IsTerminal;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::print;
 
 /// Interval between two lines without a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(60);
@@ -21,7 +22,7 @@ pub(crate) struct Counter {
 impl Counter {
     /// Starts at zero. `unit` is the name of the counted items, in the plural.
     pub(crate) fn new(unit: &'static str) -> Self {
-        let is_terminal = std::io::stderr().is_terminal();
+        let is_terminal = print::has_terminal_for_messages();
         let bar = if is_terminal {
             ProgressBar::new(0)
         } else {
@@ -41,6 +42,7 @@ impl Counter {
     }
 
     /// Sets the name of the current part.
+    #[expect(clippy::disallowed_methods, reason = "the text is ours")]
     pub(crate) fn at(&self, what: &'static str) {
         self.bar.set_message(what);
     }
@@ -53,11 +55,11 @@ impl Counter {
         let (mut next, now) = (next_line.lock().unwrap_or_else(PoisonError::into_inner), Instant::now());
         if now >= *next {
             *next = now + LINE_EVERY;
-            eprintln!(
+            print::note(format_args!(
                 "verbatim: so far: {done} of {all} {}, {}",
                 self.unit,
                 self.bar.message()
-            );
+            ));
         }
     }
 

@@ -2,19 +2,13 @@
 
 use serde_json::{Value, json};
 use verbatim_catalog::deviations::Known;
+pub(crate) use verbatim_client::document::{
+    cause, known_deviation, lease, listed_run, outcome, rig, run, short_verdict,
+};
 use verbatim_client::v1;
-use verbatim_client::v1::{Cause, Outcome, RunInfo};
+use verbatim_client::v1::{Outcome, RunInfo};
 use verbatim_record::Restored;
 use verbatim_run::Report;
-
-/// Returns the outcome; None if it is not set yet.
-pub(crate) fn outcome(of: Outcome) -> Option<Outcome> {
-    (of != Outcome::Unspecified).then_some(of)
-}
-
-fn cause(of: Cause) -> Option<Cause> {
-    (of != Cause::Unspecified).then_some(of)
-}
 
 /// A run that ended at a daemon. If the run has no report, `report` is made from the daemon's own data.
 #[derive(Debug)]
@@ -79,72 +73,6 @@ pub(crate) fn bare(name: &str) -> &str {
     name.split_once('/').map_or(name, |(_, id)| id)
 }
 
-/// Returns a run as `verbatim runs --json` prints it.
-pub(crate) fn run(run: &v1::Run) -> Value {
-    let spec = run.spec.clone().unwrap_or_default();
-    let mut document = json!({
-        "name": run.name,
-        "rig": format!("rigs/{}", spec.rig),
-        "state": run.state(),
-        "outcome": outcome(run.outcome()),
-        "cause": cause(run.cause()),
-        "reason": run.reason,
-        "patterns": spec.patterns,
-        "parameters": spec.parameters,
-        "seed": spec.seed,
-        "tests": run.tests,
-        "owner": run.owner,
-        "owner_name": run.owner_name,
-        "create_time": run.create_time.as_ref().map(ToString::to_string),
-        "start_time": run.start_time.as_ref().map(ToString::to_string),
-        "end_time": run.end_time.as_ref().map(ToString::to_string),
-        "queue_place": run.queue_place,
-        "lease": run.lease,
-        "pinned": run.pinned,
-        "purge_time": run.purge_time.as_ref().map(ToString::to_string),
-    });
-    if let Some(fields) = document.as_object_mut() {
-        if !run.verdicts.is_empty() {
-            fields.insert("verdicts".into(), run.verdicts.iter().map(short_verdict).collect());
-        }
-        if let Some(info) = &run.info {
-            let report = Report {
-                known_deviations: run.known_deviations.iter().cloned().map(Known::from).collect(),
-                ..Report::new(info.clone(), run.verdicts.clone())
-            };
-            fields.insert("report".into(), json!(report));
-        }
-    }
-    document
-}
-
-/// Returns a verdict without its passed checks, observations and restored areas, which lists and events do not have.
-fn short_verdict(of: &v1::Verdict) -> Value {
-    let mut document = json!(of);
-    if let Some(fields) = document.as_object_mut() {
-        for of_report in ["passed", "observations", "restored"] {
-            fields.remove(of_report);
-        }
-    }
-    document
-}
-
-/// Returns a known deviation with the same keys as in a report.
-fn known_deviation(of: &v1::KnownDeviation) -> Value {
-    json!({
-        "test": of.test,
-        "id": of.id,
-        "showed": without(of.showed().as_str_name(), "DEVIATION_SHOWED_"),
-        "findings": of.findings,
-        "explains_all": of.explains_all,
-        "device": of.device,
-        "statement": of.statement,
-        "reason": of.reason,
-        "source": of.source,
-        "expires": of.expires,
-    })
-}
-
 /// Returns an event as `verbatim runs watch --json` prints it.
 pub(crate) fn event(event: &v1::RunEvent) -> Value {
     use v1::run_event::Event;
@@ -179,51 +107,6 @@ pub(crate) fn event(event: &v1::RunEvent) -> Value {
         fields.extend(what);
     }
     document
-}
-
-/// Returns a rig of a daemon as `verbatim rigs --json` prints it.
-pub(crate) fn rig(rig: &v1::Rig) -> Value {
-    json!({
-        "name": bare(&rig.name),
-        "kind": rig.kind,
-        "device": rig.device,
-        "state": without(rig.state().as_str_name(), "RIG_STATE_"),
-        "state_reason": rig.state_reason,
-        "current_run": rig.current_run,
-        "queue": rig.queue,
-        "pending_restore": rig.pending_restore,
-        "lease": rig.lease,
-        "holder": rig.holder,
-        "holder_name": rig.holder_name,
-        "labels": rig.labels,
-    })
-}
-
-/// Returns a lease as `verbatim leases --json` prints it.
-pub(crate) fn lease(lease: &v1::Lease) -> Value {
-    let time = |time: &Option<_>| time.as_ref().map(ToString::to_string);
-    json!({
-        "name": lease.name,
-        "owner": lease.owner,
-        "owner_name": lease.owner_name,
-        "state": without(lease.state().as_str_name(), "LEASE_STATE_"),
-        "priority": without(lease.priority().as_str_name(), "PRIORITY_"),
-        "candidates": lease.candidates,
-        "rig": lease.rig,
-        "token": lease.token,
-        "lasts_s": lease.lasts_s,
-        "create_time": time(&lease.create_time),
-        "start_time": time(&lease.start_time),
-        "expire_time": time(&lease.expire_time),
-        "end_time": time(&lease.end_time),
-        "reason": lease.reason,
-        "run": lease.run,
-        "waiting": lease.waiting.as_ref().map(|waiting| json!({
-            "place": waiting.place,
-            "because": waiting.because,
-            "latest": time(&waiting.latest),
-        })),
-    })
 }
 
 /// Returns the result of a restore as `verbatim rigs restore --json` prints it.

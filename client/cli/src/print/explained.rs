@@ -1,11 +1,12 @@
 //! The text at the end of a run: findings, known deviations and observations.
 
 use verbatim_catalog::deviations::Showed;
-use verbatim_client::v1::{Cause, Check, CheckResult, Outcome, RunInfo, Verdict};
+use verbatim_client::v1::{Cause, Check, CheckResult, Outcome, Verdict};
 use verbatim_rig::file::BUILT_IN;
 use verbatim_run::Report;
+use verbatim_text::Text;
 
-use super::{coloured, counted, is_explained};
+use super::{counted, is_explained, paint};
 
 /// Number of similar findings that are shown.
 const ALIKE: usize = 3;
@@ -26,21 +27,23 @@ pub(crate) struct Telling {
 
 /// Returns the text on all tests that did not pass: statement, expected and seen values, packets. Adds known deviations
 /// and, unless `quiet`, observations.
-pub(crate) fn explanation(report: &Report, telling: &Telling) -> String {
-    let mut out = String::new();
+pub(crate) fn explanation(report: &Report, telling: &Telling) -> Text {
+    let mut out = Text::new();
     for verdict in &report.verdicts {
         if is_explained(verdict) && (telling.all || !report.is_known(&verdict.test)) {
-            out.push_str(&one(verdict, telling.all));
+            out.extend([one(verdict, telling.all)]);
             if let Some(set) = telling.again.as_ref().filter(|_| verdict.outcome() == Outcome::Fail) {
-                out.push_str(&format!("  again: {}\n", again(&report.run, &verdict.test, set)));
+                let rig = Some(&*report.run.rig).filter(|rig| *rig != BUILT_IN);
+                let again = verbatim_report::again(&report.run, rig, &verdict.test, set);
+                out.line(format_args!("  again: {again}"));
             }
         }
     }
-    out.push_str(&deviations(report));
+    out.extend([deviations(report)]);
     if telling.quiet {
         return out;
     }
-    let observations: Vec<String> = report
+    let observations: Vec<Text> = report
         .verdicts
         .iter()
         .flat_map(|verdict| {
@@ -50,7 +53,7 @@ pub(crate) fn explanation(report: &Report, telling: &Telling) -> String {
                 } else {
                     ""
                 };
-                format!("  {}: {}{open}\n", verdict.test, seen.text)
+                Text::of(format_args!("  {}: {}{open}", verdict.test, seen.text))
             })
         })
         .collect();
@@ -61,41 +64,31 @@ pub(crate) fn explanation(report: &Report, telling: &Telling) -> String {
         .count();
     let is_green = !report.verdicts.iter().any(is_explained);
     if is_green && !telling.all && observations.len() > FEW {
-        out.push_str(&format!(
-            "\n{} observations of {}, which decide nothing: `--all` shows them\n",
+        out.line("");
+        out.line(format_args!(
+            "{} observations of {}, which decide nothing: `--all` shows them",
             observations.len(),
             counted(tests as u64, "test", "tests")
         ));
     } else if !observations.is_empty() {
-        out.push_str("\nObservations, which decide nothing:\n");
+        out.line("");
+        out.line("Observations, which decide nothing:");
         out.extend(observations);
     }
     out
 }
 
-/// Returns the command that repeats a test of this run.
-fn again(run: &RunInfo, test: &str, set: &[String]) -> String {
-    let mut words = String::from("verbatim run");
-    if !run.rig_options.is_empty() {
-        words.push_str(&format!(" {}", run.rig_options));
-    }
-    if run.rig != BUILT_IN {
-        words.push_str(&format!(" --rig {}", run.rig));
-    }
-    words.push_str(&format!(" {test} --seed {}", run.seed));
-    set.iter().for_each(|given| words.push_str(&format!(" --set {given}")));
-    words
-}
-
 /// Lists the known deviations: first those that appeared, then those that did not appear or have expired.
-fn deviations(report: &Report) -> String {
-    let mut out = String::new();
-    let of = |showed: &[Showed]| -> String {
+fn deviations(report: &Report) -> Text {
+    let mut out = Text::new();
+    let of = |showed: &[Showed]| -> Text {
         let chosen = report
             .known_deviations
             .iter()
             .filter(|known| showed.contains(&known.showed));
-        chosen.map(|known| format!("  {}\n", known.words())).collect()
+        chosen
+            .map(|known| Text::of(format_args!("  {}", known.words())))
+            .collect()
     };
     let seen = || {
         report
@@ -107,48 +100,44 @@ fn deviations(report: &Report) -> String {
     devices.sort_unstable();
     devices.dedup();
     if !devices.is_empty() {
-        let lines = of(&[Showed::Seen]);
         let devices = devices.join("; ");
-        out.push_str(&format!(
-            "\nKnown deviations of {devices}, which change no verdict:\n{lines}"
-        ));
+        out.line("");
+        out.line(format_args!("Known deviations of {devices}, which change no verdict:"));
+        out.extend([of(&[Showed::Seen])]);
     }
     let loud = of(&[Showed::NotSeen, Showed::Expired]);
     if !loud.is_empty() {
-        let head = coloured(
-            Outcome::Inconclusive,
-            "Known deviations that did not appear or have expired:",
-        );
-        out.push_str(&format!("\n{head}\n{loud}"));
+        let head = "Known deviations that did not appear or have expired:";
+        out.line("");
+        out.painted(paint(Outcome::Inconclusive), head, "");
+        out.extend([loud]);
     }
     out
 }
 
-fn one(verdict: &Verdict, all: bool) -> String {
+fn one(verdict: &Verdict, all: bool) -> Text {
     let cause = match verdict.cause() {
         Cause::Unspecified => String::new(),
         cause => format!(", cause {cause}"),
     };
     let head = format!("{} {}{cause}", verdict.outcome(), verdict.test);
-    let mut out = format!("\n{}\n", coloured(verdict.outcome(), &head));
+    let mut out = Text::of("");
+    out.painted(paint(verdict.outcome()), head, "");
     if !verdict.aliases.is_empty() {
-        out.push_str(&format!("  public name: {}\n", verdict.aliases.join(", ")));
+        out.line(format_args!("  public name: {}", verdict.aliases.join(", ")));
     }
     if verdict.findings.is_empty() || verdict.outcome() == Outcome::Error {
-        out.push_str(&format!("  {}\n", verdict.reason));
+        out.block("  ", &verdict.reason);
     }
     if all {
-        verdict
-            .findings
-            .iter()
-            .for_each(|check| out.push_str(&finding(check, 1, usize::MAX)));
+        out.extend(verdict.findings.iter().map(|check| finding(check, 1, usize::MAX)));
     } else {
         let causes: Vec<&Check> = verdict
             .findings
             .iter()
             .filter(|check| check.follows_from.is_none())
             .collect();
-        out.push_str(&shortened(&causes));
+        out.extend([shortened(&causes)]);
         let more = verdict.findings.len() - causes.len();
         if more > 0 {
             let follow = if more == 1 {
@@ -156,13 +145,13 @@ fn one(verdict: &Verdict, all: bool) -> String {
             } else {
                 "findings follow"
             };
-            out.push_str(&format!("  {more} more {follow} from the above; --all shows each\n"));
+            out.line(format_args!("  {more} more {follow} from the above; --all shows each"));
         }
     }
     for restored in verdict.restored.iter().filter(|restored| !restored.is_complete()) {
-        out.push_str(&format!("  not restored: {} {}\n", restored.area, restored.failure));
+        out.line(format_args!("  not restored: {} {}", restored.area, restored.failure));
         for field in &restored.left {
-            out.push_str(&format!("    {field}\n"));
+            out.line(format_args!("    {field}"));
         }
     }
     out
@@ -176,8 +165,8 @@ const FAILED_FIRST: [bool; 2] = [true, false];
 
 /// Formats findings, failed checks first. Equal findings appear once with their count. Of findings that differ only
 /// in numbers, only the first few appear.
-fn shortened(findings: &[&Check]) -> String {
-    let mut out = String::new();
+fn shortened(findings: &[&Check]) -> Text {
+    let mut out = Text::new();
     for failed in FAILED_FIRST {
         let mut groups: Vec<(String, Vec<(&Check, usize)>)> = Vec::new();
         let of_it = |check: &&Check| (check.result() == CheckResult::Fail) == failed;
@@ -195,11 +184,11 @@ fn shortened(findings: &[&Check]) -> String {
         }
         for (_, group) in &groups {
             for (check, times) in group.iter().take(ALIKE) {
-                out.push_str(&finding(check, *times, EVIDENCE));
+                out.extend([finding(check, *times, EVIDENCE)]);
             }
             let more: usize = group.iter().skip(ALIKE).map(|(_, times)| times).sum();
             if more > 0 {
-                out.push_str(&format!("  and {more} more like these; --all shows each\n"));
+                out.line(format_args!("  and {more} more like these; --all shows each"));
             }
         }
     }
@@ -233,7 +222,7 @@ fn alike(check: &Check) -> String {
     )
 }
 
-fn finding(check: &Check, times: usize, most: usize) -> String {
+fn finding(check: &Check, times: usize, most: usize) -> Text {
     // The id of a statement without a public number already contains its title.
     let title = verbatim_catalog::statement(&check.statement)
         .filter(|statement| !statement.id.contains(' '))
@@ -243,22 +232,22 @@ fn finding(check: &Check, times: usize, most: usize) -> String {
     } else {
         String::new()
     };
-    let mut out = format!("  {}{title}: {}{times}\n", check.statement, check.about);
-    out.push_str(&format!(
-        "    expected  {}\n    seen      {}\n",
-        check.expected, check.seen
-    ));
+    let mut out = Text::of(format_args!("  {}{title}: {}{times}", check.statement, check.about));
+    out.line(format_args!("    expected  {}", check.expected));
+    out.line(format_args!("    seen      {}", check.seen));
     for given in &check.given {
-        out.push_str(&format!("    given     {given}\n"));
+        out.line(format_args!("    given     {given}"));
     }
     for event in &check.evidence[check.evidence.len().saturating_sub(most)..] {
-        out.push_str(&format!("    evidence  {event}\n"));
+        out.line(format_args!("    evidence  {event}"));
     }
     out
 }
 
 #[cfg(test)]
 mod tests {
+    use verbatim_client::v1::RunInfo;
+
     use super::*;
 
     fn check(about: &str, seen: &str, result: CheckResult) -> Check {

@@ -3,6 +3,8 @@
 pub(crate) mod counter;
 pub(crate) mod document;
 mod explained;
+pub(crate) mod history;
+mod pace;
 pub(crate) mod progress;
 pub(crate) mod tables;
 
@@ -12,37 +14,52 @@ use anyhow::Context;
 use serde::Serialize;
 use verbatim_client::v1::{Cause, Outcome, Verdict};
 use verbatim_run::Report;
+use verbatim_text::{Paint, Text, shown_json};
 
 pub(crate) use explained::{Telling, explanation};
+pub(crate) use pace::words as duration_words;
 pub(crate) use verbatim_report::{counted, plural};
+pub(crate) use verbatim_text::say as note;
 
 /// Prints a JSON document on stdout.
 pub(crate) fn json<T: Serialize>(document: &T) -> anyhow::Result<()> {
+    let document = serde_json::to_string_pretty(document)?;
+    document_of_another_form(&(shown_json(document) + "\n"))
+}
+
+/// Prints text on stdout. A closed pipe is an error, which ends the program without a message.
+pub(crate) fn text(text: &Text) -> anyhow::Result<()> {
+    document_of_another_form(text)
+}
+
+/// Prints a document that is no [`Text`], such as a report. Its form shows the hidden characters of others' strings.
+#[expect(clippy::disallowed_methods, reason = "a place for output that was made harmless")]
+pub(crate) fn document_of_another_form(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
-    serde_json::to_writer_pretty(&mut out, document).map_err(io::Error::from)?;
-    writeln!(out)?;
-    Ok(())
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    written.context("cannot write to stdout")
 }
 
-/// Writes text to stdout. A closed pipe is an error, which ends the program without a message.
-pub(crate) fn text(text: &str) -> anyhow::Result<()> {
-    io::stdout()
-        .lock()
-        .write_all(text.as_bytes())
-        .context("cannot write to stdout")
+/// Returns whether stdout is a terminal.
+#[expect(clippy::disallowed_methods, reason = "writes nothing")]
+pub(crate) fn is_terminal() -> bool {
+    io::stdout().is_terminal()
 }
 
-/// Formats an error with its causes. Omits a cause whose text is already in the message.
-pub(crate) fn in_words(error: &anyhow::Error) -> String {
-    let mut words = String::new();
-    for cause in error.chain().map(ToString::to_string) {
-        if words.is_empty() {
-            words = cause;
-        } else if !words.contains(&cause) {
-            words = format!("{words}: {cause}");
-        }
-    }
-    words
+/// Returns whether stderr is a terminal.
+#[expect(clippy::disallowed_methods, reason = "writes nothing")]
+pub(crate) fn has_terminal_for_messages() -> bool {
+    io::stderr().is_terminal()
+}
+
+/// Ignores an error that is a closed pipe. The exit code is then that of the verdicts.
+pub(crate) fn unless_closed(printed: anyhow::Result<()>) -> anyhow::Result<()> {
+    printed.or_else(|error| if is_closed_pipe(&error) { Ok(()) } else { Err(error) })
+}
+
+/// Prints text of a command with verdicts on stdout, as [`text`] does. Ignores a closed pipe.
+pub(crate) fn text_of_run(words: &Text) -> anyhow::Result<()> {
+    unless_closed(text(words))
 }
 
 /// Returns whether an error is a closed stdout pipe.
@@ -55,31 +72,32 @@ pub(crate) fn is_closed_pipe(error: &anyhow::Error) -> bool {
 
 /// Returns whether output on stdout is coloured: only on a terminal, and not if NO_COLOR is set.
 pub(crate) fn colours() -> bool {
-    io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+    is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-fn coloured(outcome: Outcome, words: &str) -> String {
-    if !colours() {
-        return words.into();
-    }
-    let code = match outcome {
-        Outcome::Pass => 32,
-        Outcome::Fail | Outcome::Error => 31,
-        Outcome::Inconclusive => 33,
-        Outcome::NotApplicable | Outcome::Skipped | Outcome::Unspecified => 90,
+fn paint(outcome: Outcome) -> Option<Paint> {
+    let paint = match outcome {
+        Outcome::Pass => Paint::Green,
+        Outcome::Fail => Paint::Red,
+        Outcome::Error => Paint::Magenta,
+        Outcome::Inconclusive => Paint::Yellow,
+        Outcome::NotApplicable | Outcome::Skipped | Outcome::Unspecified => Paint::Grey,
     };
-    format!("\x1b[{code}m{words}\x1b[0m")
+    colours().then_some(paint)
 }
 
 /// Returns the line for a test.
-pub(crate) fn line(verdict: &Verdict) -> String {
-    let outcome = coloured(verdict.outcome(), &format!("{:<14}", verdict.outcome()));
+pub(crate) fn line(verdict: &Verdict, end: &str) -> Text {
     let why = match verdict.cause() {
         _ if verdict.reason.is_empty() => String::new(),
         Cause::Unspecified => format!("  {}", shortened(&verdict.reason, 110)),
         cause => format!("  [{cause}] {}", shortened(&verdict.reason, 110)),
     };
-    format!("{outcome} {:<34}{why}", verdict.test).trim_end().to_string()
+    let mut text = Text::new();
+    let head = format!("{:<14}", verdict.outcome());
+    let rest = format!(" {:<34}{why}", verdict.test);
+    text.painted(paint(verdict.outcome()), head, format_args!("{}{end}", rest.trim_end()));
+    text
 }
 
 /// Returns the width of the terminal in columns; None if stdout is no terminal.
@@ -104,7 +122,7 @@ pub(crate) fn is_explained(verdict: &Verdict) -> bool {
 }
 
 /// Returns the passed checks, one per line. Equal lines appear once with their count.
-pub(crate) fn checked(verdict: &Verdict) -> String {
+pub(crate) fn checked(verdict: &Verdict) -> Text {
     let mut lines: Vec<(String, usize)> = Vec::new();
     for check in &verdict.passed {
         let line = format!("{} {}: {}", check.statement, check.about, check.seen);
@@ -116,43 +134,38 @@ pub(crate) fn checked(verdict: &Verdict) -> String {
     lines
         .into_iter()
         .map(|(line, count)| match count {
-            1 => format!("    {line}\n"),
-            _ => format!("    {line} ({count} times)\n"),
+            1 => Text::of(format_args!("    {line}")),
+            _ => Text::of(format_args!("    {line} ({count} times)")),
         })
         .collect()
 }
 
 /// Returns the explanation and the summary of a run in this process.
-pub(crate) fn run_ends(report: &Report, telling: &Telling) -> String {
-    format!("{}\n{}\n", explanation(report, telling), summary(report))
+pub(crate) fn run_ends(report: &Report, telling: &Telling) -> Text {
+    let mut text = explanation(report, telling);
+    text.line("");
+    text.line(summary(report));
+    text
 }
 
 /// Returns the explanation and the summary of a run at a daemon, in the form of [`run_ends`].
-pub(crate) fn end(ended: &document::Ended, place: &str, telling: &Telling) -> String {
-    let whole = if ended.reason.is_empty() {
-        String::new()
-    } else {
+pub(crate) fn end(ended: &document::Ended, place: &str, telling: &Telling) -> Text {
+    let mut text = explanation(&ended.report, telling);
+    if !ended.reason.is_empty() {
         let outcome = ended.worst.unwrap_or(Outcome::Error);
-        format!(
-            "\n{}\n  {}\n",
-            coloured(outcome, &format!("{outcome} of the run")),
-            ended.reason
-        )
-    };
-    format!(
-        "{}{whole}\n{}\n",
-        explanation(&ended.report, telling),
-        summary_with(&ended.report, place)
-    )
+        text.line("");
+        text.painted(paint(outcome), format_args!("{outcome} of the run"), "");
+        text.block("  ", &ended.reason);
+    }
+    text.line("");
+    text.line(summary_with(&ended.report, place));
+    text
 }
 
 /// Prints a JSON document on one line of stdout.
 pub(crate) fn json_line<T: Serialize>(document: &T) -> anyhow::Result<()> {
-    let mut out = io::stdout().lock();
-    serde_json::to_writer(&mut out, document).map_err(io::Error::from)?;
-    writeln!(out)?;
-    out.flush()?;
-    Ok(())
+    let document = serde_json::to_string(document)?;
+    document_of_another_form(&(shown_json(document) + "\n"))
 }
 
 /// Returns the summary of a run in one line, with the place of its record.
@@ -165,10 +178,12 @@ pub(crate) fn summary(report: &Report) -> String {
 /// Prints to stderr which verdicts differ from those of the run, and which tests this version could not judge again.
 pub(crate) fn judged_otherwise(report: &Report, drift: &[String]) {
     for difference in drift {
-        eprintln!("verbatim: the verdict differs from that of the run: {difference}");
+        note(format_args!(
+            "verbatim: the verdict differs from that of the run: {difference}"
+        ));
     }
     for (test, why) in &report.not_judged_anew {
-        eprintln!("verbatim: not judged anew: {test}: {why}");
+        note(format_args!("verbatim: not judged anew: {test}: {why}"));
     }
 }
 
@@ -222,18 +237,4 @@ pub(crate) fn summary_with(report: &Report, place: &str) -> String {
         report.run.rig,
         report.run.seed,
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn repeated_cause_is_printed_once() {
-        let cause = || io::Error::other("the disk is full");
-        let silent = anyhow::Error::from(cause()).context("cannot write");
-        assert_eq!(in_words(&silent), "cannot write: the disk is full");
-        let telling = anyhow::Error::from(cause()).context("cannot write (the disk is full)");
-        assert_eq!(in_words(&telling), "cannot write (the disk is full)");
-    }
 }

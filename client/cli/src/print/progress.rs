@@ -1,14 +1,22 @@
-//! Progress of a run: a progress bar on a terminal, and a line per test when it ends.
+//! Progress of a run: a progress bar on a terminal, else a line each minute, and a line per test when it ends.
 
-use std::io::IsTerminal;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use verbatim_client::v1::{RunState, Verdict};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use verbatim_client::v1::{Outcome, RunState, Verdict};
 use verbatim_record::Restored;
 use verbatim_run::Event;
+use verbatim_text::{Text, shown};
 
+use super::history;
+use super::pace::{Pace, words};
 use crate::print;
+
+/// A run whose tests are expected to last this long announces its duration.
+const LONG: Duration = Duration::from_secs(60);
 
 /// The lines that go to stdout when tests end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,17 +40,48 @@ pub(crate) struct Progress {
     since: Instant,
     begun: Instant,
     took: Vec<(Duration, String)>,
+    pace: Arc<Mutex<Paced>>,
+    /// The rig whose history the run extends.
+    rig: Option<String>,
+    /// Ends the thread that watches the pace, when it is dropped.
+    watched: Option<Sender<()>>,
+}
+
+/// The pace of a run, and the start of its first test.
+#[derive(Debug, Default)]
+struct Paced {
+    pace: Pace,
+    since: Option<Instant>,
+}
+
+impl Paced {
+    fn at(&self) -> Duration {
+        self.since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+}
+
+fn locked(paced: &Mutex<Paced>) -> MutexGuard<'_, Paced> {
+    paced.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Progress {
     /// Starts the progress of a run.
     pub(crate) fn new(lines: Lines) -> Self {
         let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
-        if !std::io::stderr().is_terminal() {
+        if !print::has_terminal_for_messages() {
             bar.set_draw_target(ProgressDrawTarget::hidden());
         }
-        if let Ok(style) = ProgressStyle::with_template("{bar:24} {pos}/{len} {wide_msg} {elapsed}") {
-            bar.set_style(style);
+        let pace = Arc::<Mutex<Paced>>::default();
+        if let Ok(style) = ProgressStyle::with_template("{bar:24} {pos}/{len} {wide_msg} {elapsed}{left}") {
+            let of = Arc::clone(&pace);
+            let left = move |_: &ProgressState, out: &mut dyn std::fmt::Write| {
+                let paced = locked(&of);
+                if let Some(left) = paced.pace.left(paced.at()).filter(|left| !left.is_zero()) {
+                    // The bar has no place for an error.
+                    let _ = write!(out, ", about {} left", words(left));
+                }
+            };
+            bar.set_style(style.with_key("left", left));
         }
         bar.enable_steady_tick(Duration::from_millis(200));
         Self {
@@ -52,6 +91,54 @@ impl Progress {
             since: Instant::now(),
             begun: Instant::now(),
             took: Vec::new(),
+            pace,
+            rig: None,
+            watched: None,
+        }
+    }
+
+    /// Sets the tests of the run and the rig. From now on, the progress shows how long the run will still take.
+    pub(crate) fn expects(&mut self, rig: &str, kind: &str, tests: &[String]) {
+        if kind == "virtual" {
+            return; // Its time is simulated.
+        }
+        let lasted = history::of(rig);
+        let expected = |id: &String| {
+            lasted
+                .get(id)
+                .copied()
+                .unwrap_or_else(|| verbatim_catalog::estimate(id))
+        };
+        let pace = Pace::of(tests.iter().map(|id| (id.clone(), expected(id))).collect());
+        let (whole, is_quiet) = (pace.whole(), self.lines == Lines::NotPassed);
+        self.rig = Some(rig.into());
+        locked(&self.pace).pace = pace;
+        if whole >= LONG && !is_quiet {
+            let tests = print::counted(tests.len() as u64, "test", "tests");
+            self.say(&format!("{tests} on {rig}, about {}", words(whole)));
+        }
+        if !is_quiet {
+            self.watch();
+        }
+    }
+
+    /// Starts the thread that prints a line each minute if stderr is no terminal, and that tells of slow tests.
+    fn watch(&mut self) {
+        let (of, tell) = (Arc::clone(&self.pace), self.teller());
+        let (watched, over) = mpsc::channel();
+        let is_terminal = print::has_terminal_for_messages();
+        let watch = move || {
+            while over.recv_timeout(Duration::from_secs(1)) == Err(RecvTimeoutError::Timeout) {
+                let mut paced = locked(&of);
+                let at = paced.at();
+                let lines = [paced.pace.slow(at), paced.pace.each_minute(at).filter(|_| !is_terminal)];
+                drop(paced);
+                lines.iter().flatten().for_each(|line| tell(line));
+            }
+        };
+        // Without the thread, the run only lacks these lines.
+        if thread::Builder::new().name("pace".into()).spawn(watch).is_ok() {
+            self.watched = Some(watched);
         }
     }
 
@@ -72,59 +159,72 @@ impl Progress {
 
     /// Prints a message without disturbing the bar.
     pub(crate) fn say(&self, message: &str) {
-        self.bar.suspend(|| eprintln!("verbatim: {message}"));
+        self.bar.suspend(|| print::note(format_args!("verbatim: {message}")));
     }
 
     /// Returns a function that prints messages without disturbing the bar.
     pub(crate) fn teller(&self) -> impl Fn(&str) + Send + 'static {
         let bar = self.bar.clone();
-        move |message| bar.suspend(|| eprintln!("verbatim: {message}"))
+        move |message| bar.suspend(|| print::note(format_args!("verbatim: {message}")))
     }
 
     fn begun(&mut self, test: &str, place: u64, all: u64) {
         self.test = test.into();
         self.begun = Instant::now();
+        let mut paced = locked(&self.pace);
+        paced.since.get_or_insert_with(Instant::now);
+        let at = paced.at();
+        paced.pace.begun(usize::try_from(place).unwrap_or(usize::MAX), at);
+        drop(paced);
         self.bar.set_length(all);
         self.bar.set_position(place);
-        self.bar.set_message(self.test.clone());
+        self.message(&self.test);
     }
 
     fn step(&self, label: &str) {
-        self.bar.set_message(format!("{}: {label}", self.test));
+        self.message(&format!("{}: {label}", self.test));
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the text is shown")]
+    fn message(&self, text: &str) {
+        self.bar.set_message(shown(text).into_owned());
     }
 
     fn ended(&mut self, verdict: &Verdict) {
         let took = self.begun.elapsed();
-        self.took.push((took, verdict.test.clone()));
+        // A test that was not run to its end tells nothing about its duration.
+        if !matches!(verdict.outcome(), Outcome::Error | Outcome::Skipped) {
+            self.took.push((took, verdict.test.clone()));
+        }
         let line = match self.lines {
             Lines::None => return,
             Lines::NotPassed if !print::is_explained(verdict) => return,
-            Lines::NotPassed | Lines::All => format!("{}\n", print::line(verdict)),
-            Lines::Long => format!(
-                "{}  {}\n{}",
-                print::line(verdict),
-                seconds(took),
-                print::checked(verdict)
-            ),
+            Lines::NotPassed | Lines::All => print::line(verdict, ""),
+            Lines::Long => {
+                let mut text = print::line(verdict, &format!("  {}", seconds(took)));
+                text.extend([print::checked(verdict)]);
+                text
+            }
         };
         // Ignore a closed pipe here. The end of the run reports it, after the device was restored.
         self.bar.suspend(|| print::text(&line).unwrap_or_default());
     }
 
     /// Returns the duration of the run, and the longest tests; empty if neither is requested.
-    pub(crate) fn took(&self, longest: Option<usize>, verbose: bool) -> String {
-        let mut out = String::new();
+    pub(crate) fn took(&self, longest: Option<usize>, verbose: bool) -> Text {
+        let mut out = Text::new();
         if let Some(longest) = longest {
             let mut took = self.took.clone();
             took.sort_by_key(|(took, _)| std::cmp::Reverse(*took));
             took.truncate(longest);
-            out.push_str("\nLongest:\n");
+            out.line("");
+            out.line("Longest:");
             for (took, test) in took {
-                out.push_str(&format!("  {:>9}  {test}\n", seconds(took)));
+                out.line(format_args!("  {:>9}  {test}", seconds(took)));
             }
         }
         if longest.is_some() || verbose {
-            out.push_str(&format!("took {}\n", seconds(self.since.elapsed())));
+            out.line(format_args!("took {}", seconds(self.since.elapsed())));
         }
         out
     }
@@ -142,9 +242,13 @@ impl Progress {
         ));
     }
 
-    /// Removes the bar.
-    pub(crate) fn finish(&self) {
+    /// Removes the bar, and stores the durations of the tests for later runs on the rig.
+    pub(crate) fn finish(&mut self) {
+        self.watched = None;
         self.bar.finish_and_clear();
+        if let Some(rig) = self.rig.take() {
+            history::add(&rig, &self.took);
+        }
     }
 }
 

@@ -1,24 +1,24 @@
 //! Tables of runs, rigs, leases and tests.
 
 use std::fmt::Display;
-use std::io::{self, IsTerminal};
 
 use chrono::{DateTime, Local, SecondsFormat, TimeZone};
 use verbatim_catalog::typable;
 use verbatim_client::v1;
 use verbatim_record::Restored;
+use verbatim_text::Text;
 
-use crate::print::document;
+use crate::print::{document, is_terminal};
 
 /// Formats a table of runs; the newest is the first.
-pub(crate) fn runs(runs: &[v1::Run]) -> String {
+pub(crate) fn runs(runs: &[v1::Run]) -> Text {
     if runs.is_empty() {
-        return String::new();
+        return Text::new();
     }
-    let mut out = format!(
-        "{:<26} {:<8} {:<14} {:<16} {:<12} {:<20} TESTS\n",
+    let mut out = Text::of(format_args!(
+        "{:<26} {:<8} {:<14} {:<16} {:<12} {:<20} TESTS",
         "RUN", "STATE", "OUTCOME", "RIG", "OWNER", "CREATED"
-    );
+    ));
     for run in runs {
         let outcome = document::outcome(run.outcome()).map_or_else(|| "-".into(), |outcome| outcome.to_string());
         let spec = run.spec.clone().unwrap_or_default();
@@ -27,8 +27,8 @@ pub(crate) fn runs(runs: &[v1::Run]) -> String {
         } else {
             spec.patterns.join(" ")
         };
-        out.push_str(&format!(
-            "{:<26} {:<8} {outcome:<14} {:<16} {:<12} {:<20} {what}\n",
+        out.line(format_args!(
+            "{:<26} {:<8} {outcome:<14} {:<16} {:<12} {:<20} {what}",
             run.name,
             run.state(),
             spec.rig,
@@ -49,7 +49,7 @@ fn name_or<'a>(words: &'a str, identity: &'a str) -> &'a str {
 fn shown(time: Option<i64>) -> String {
     let at = time.and_then(|seconds| DateTime::from_timestamp(seconds, 0));
     match at {
-        Some(at) if io::stdout().is_terminal() => in_zone(&at.with_timezone(&Local)),
+        Some(at) if is_terminal() => in_zone(&at.with_timezone(&Local)),
         Some(at) => in_zone(&at),
         None => "-".into(),
     }
@@ -60,11 +60,11 @@ fn in_zone<Z: TimeZone<Offset: Display>>(at: &DateTime<Z>) -> String {
 }
 
 /// Formats the properties of a run, without its verdicts.
-pub(crate) fn run_head(run: &v1::Run) -> String {
-    let mut out = format!("{}\n", run.name);
+pub(crate) fn run_head(run: &v1::Run) -> Text {
+    let mut out = Text::of(&run.name);
     let mut field = |name: &str, value: String| {
         if !value.is_empty() {
-            out.push_str(&format!("  {name:<9} {value}\n"));
+            out.line(format_args!("  {name:<9} {value}"));
         }
     };
     let place = if run.queue_place > 0 {
@@ -107,16 +107,16 @@ pub(crate) fn run_head(run: &v1::Run) -> String {
 }
 
 /// Formats a table of a run's files.
-pub(crate) fn artifacts(artifacts: &[v1::Artifact]) -> String {
+pub(crate) fn artifacts(artifacts: &[v1::Artifact]) -> Text {
     artifacts
         .iter()
-        .map(|artifact| format!("{:>12} {}\n", artifact.size_bytes, artifact.name))
+        .map(|artifact| Text::of(format_args!("{:>12} {}", artifact.size_bytes, artifact.name)))
         .collect()
 }
 
 /// Formats the rigs of a daemon, each with its state and the reason for the state.
-pub(crate) fn rigs(rigs: &[v1::Rig]) -> String {
-    let mut out = String::new();
+pub(crate) fn rigs(rigs: &[v1::Rig]) -> Text {
+    let mut out = Text::new();
     for rig in rigs {
         let state = document::without(rig.state().as_str_name(), "RIG_STATE_");
         let waiting = if rig.queue.is_empty() {
@@ -130,33 +130,31 @@ pub(crate) fn rigs(rigs: &[v1::Rig]) -> String {
             (run, "") => format!("  {run}{waiting}"),
             (run, holder) => format!("  {run} of {holder}{waiting}"),
         };
-        out.push_str(&format!(
-            "{:<20} {:<8} {state:<12} {}{running}\n",
+        out.line(format_args!(
+            "{:<20} {:<8} {state:<12} {}{running}",
             document::bare(&rig.name),
             rig.kind,
             rig.device
         ));
-        out.push_str(&labels(&rig.labels));
-        for line in rig.state_reason.lines() {
-            out.push_str(&format!("    {line}\n"));
-        }
+        out.extend([labels(&rig.labels)]);
+        out.block("    ", &rig.state_reason);
         if !rig.pending_restore.is_empty() {
-            out.push_str(&format!("    to be restored: {}\n", rig.pending_restore.join(", ")));
+            out.line(format_args!("    to be restored: {}", rig.pending_restore.join(", ")));
         }
     }
     out
 }
 
 /// Formats a line with the labels of a rig, without `kind=`; empty if there are none.
-pub(crate) fn labels(all: &[String]) -> String {
+pub(crate) fn labels(all: &[String]) -> Text {
     let own: Vec<&str> = all
         .iter()
         .map(String::as_str)
         .filter(|label| !label.starts_with("kind="))
         .collect();
     match own.is_empty() {
-        true => String::new(),
-        false => format!("    labels: {}\n", own.join(", ")),
+        true => Text::new(),
+        false => Text::of(format_args!("    labels: {}", own.join(", "))),
     }
 }
 
@@ -192,8 +190,8 @@ pub(crate) fn news_of_waiting(lease: &v1::Lease) -> Option<String> {
 }
 
 /// Formats leases, each with its owner, its rig, its times, and why it waits.
-pub(crate) fn leases(leases: &[v1::Lease]) -> String {
-    let mut out = String::new();
+pub(crate) fn leases(leases: &[v1::Lease]) -> Text {
+    let mut out = Text::new();
     for lease in leases {
         let state = document::without(lease.state().as_str_name(), "LEASE_STATE_");
         let rig = if lease.rig.is_empty() {
@@ -212,70 +210,73 @@ pub(crate) fn leases(leases: &[v1::Lease]) -> String {
         } else {
             format!("  for {}", lease.run)
         };
-        out.push_str(&format!(
-            "{:<26} {state:<8} {rig:<16} {:<16} {word} {time}{run}\n",
+        out.line(format_args!(
+            "{:<26} {state:<8} {rig:<16} {:<16} {word} {time}{run}",
             lease.name,
             name_or(&lease.owner_name, &lease.owner)
         ));
         if let Some(why) = why_it_waits(lease) {
-            out.push_str(&format!("    waits, {why}\n"));
+            out.line(format_args!("    waits, {why}"));
         }
         if !lease.reason.is_empty() {
-            out.push_str(&format!("    {}\n", lease.reason));
+            out.block("    ", &lease.reason);
         }
     }
     out
 }
 
 /// Formats the result of a restore.
-pub(crate) fn restored(rig: &str, areas: &[Restored]) -> String {
+pub(crate) fn restored(rig: &str, areas: &[Restored]) -> Text {
     if areas.is_empty() {
-        return format!("{rig}: nothing to restore\n");
+        return Text::of(format_args!("{rig}: nothing to restore"));
     }
-    let mut out = String::new();
+    let mut out = Text::new();
     for area in areas {
         let how = if area.is_complete() { "restored" } else { "NOT RESTORED" };
-        out.push_str(&format!("{rig}: {how} {}", area.area));
-        if !area.failure.is_empty() {
-            out.push_str(&format!(": {}", area.failure));
-        }
-        out.push('\n');
+        let why = match area.failure.as_str() {
+            "" => String::new(),
+            failure => format!(": {failure}"),
+        };
+        out.line(format_args!("{rig}: {how} {}{why}", area.area));
         for left in &area.left {
-            out.push_str(&format!("    left as {left}\n"));
+            out.line(format_args!("    left as {left}"));
         }
     }
     out
 }
 
 /// Formats tests under headings of their chapters; `long` adds all details. Without `long`, lines are cut at `columns`.
-pub(crate) fn tests(tests: &[v1::Test], long: bool, columns: Option<usize>) -> String {
-    let (mut out, mut heading) = (String::new(), "");
+pub(crate) fn tests(tests: &[v1::Test], long: bool, columns: Option<usize>) -> Text {
+    let (mut out, mut heading) = (Text::new(), "");
     for test in tests {
         let chapter = verbatim_catalog::chapter(&test.id);
         if chapter != heading {
-            let gap = if heading.is_empty() { "" } else { "\n" };
-            out.push_str(&format!("{gap}Chapter {chapter}\n"));
+            if !heading.is_empty() {
+                out.line("");
+            }
+            out.line(format_args!("Chapter {chapter}"));
             heading = chapter;
         }
         let line = format!("  {:<34} {}", test.id, test.about);
         match columns.filter(|_| !long) {
-            Some(columns) => out.push_str(&super::shortened(&line, columns.max(48))),
-            None => out.push_str(&line),
+            Some(columns) => out.line(super::shortened(&line, columns.max(48))),
+            None => out.line(line),
         }
-        out.push('\n');
         if long {
-            out.push_str(&format!("    Reading: {}\n", test.reading));
+            let lasts = super::duration_words(verbatim_catalog::estimate(&test.id));
+            out.line(format_args!("    Lasts about {lasts} in real time"));
+            out.line(format_args!("    Reading: {}", test.reading));
             if !test.aliases.is_empty() {
-                out.push_str(&format!("    Public names: {}\n", test.aliases.join(", ")));
+                out.line(format_args!("    Public names: {}", test.aliases.join(", ")));
             }
             for id in &test.statements {
                 if let Some(known) = verbatim_catalog::statement(id) {
-                    out.push_str(&format!("    {}: {}\n", typable(&known.id), known.about));
+                    out.line(format_args!("    {}: {}", typable(&known.id), known.about));
                 }
             }
             for parameter in &test.parameters {
-                out.push_str(&format!(
-                    "    --set {}={}..{}: {} (default {}, {} in simulated time)\n",
+                out.line(format_args!(
+                    "    --set {}={}..{}: {} (default {}, {} in simulated time)",
                     parameter.name,
                     parameter.least,
                     parameter.most,
@@ -285,6 +286,15 @@ pub(crate) fn tests(tests: &[v1::Test], long: bool, columns: Option<usize>) -> S
                 ));
             }
         }
+    }
+    if long {
+        let whole = tests.iter().map(|test| verbatim_catalog::estimate(&test.id)).sum();
+        let count = super::counted(tests.len() as u64, "test", "tests");
+        out.line("");
+        out.line(format_args!(
+            "{count}, about {} in real time",
+            super::duration_words(whole)
+        ));
     }
     out
 }

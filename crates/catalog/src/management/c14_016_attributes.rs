@@ -8,12 +8,16 @@
 //! judges whether the response discloses that port's M_Key.
 //!
 //! Reading: the test sends each request that the port must drop three times, each time with another wrong key. One
-//! lost packet therefore neither fails a conforming port nor hides a defect. The test does not judge an attribute
+//! lost packet therefore neither fails a conforming port nor hides a defect. One silence period at the end proves that
+//! the port dropped all of them. The test does not judge an attribute
 //! that the port refuses even with the right key: the port may check the attribute first. False alarm: another SM
-//! that writes, or sends wrong keys, during the test.
+//! that writes, or sends wrong keys, during the test; a port that answers a request before it has counted the
+//! violations of earlier requests.
+
+use core::time::Duration;
 
 use verbatim_record::{Exchange, Findings, Gap, Label, Passed, Trace};
-use verbatim_tester::{Judge, Need, Procedure, Settable, Step, Test, Tester};
+use verbatim_tester::{HANDLED, Judge, Need, Procedure, Settable, Step, Test, Tester};
 use verbatim_wire::values::Hex32;
 use verbatim_wire::{
     AnyAttribute, Attribute, AttributeId, Guid, GuidInfo, LedInfo, MKey, Method, NodeDescription, NodeInfo, PKey,
@@ -83,7 +87,8 @@ const fn test(
     Test {
         id,
         aliases: &[],
-        revision: 4,
+        // One silence period proves the silence of all requests.
+        revision: 5,
         about,
         reading: "Attributes that the port refuses to the right key are not judged, except SMInfo and an unknown \
             attribute at levels 2 and 3. An SMP that must be dropped is sent three times: with a random key, with a \
@@ -105,8 +110,8 @@ pub(super) static PROTECT_0: Test = test(
     |t, f| judge(t, f, 0),
 );
 pub(super) static PROTECT_1: Test = Test {
-    // Revision 6 also requests PortInfo of this port by its number, and PortInfo of another port.
-    revision: 6,
+    // Revision 7: as revision 5 at level 0.
+    revision: 7,
     ..test(
         "c14-016-attributes-protect-1",
         "At protect level 1 a wrong key can Get every attribute except the M_Key, and Set none.",
@@ -116,8 +121,8 @@ pub(super) static PROTECT_1: Test = Test {
     )
 };
 pub(super) static PROTECT_2: Test = Test {
-    // Revision 7 also requests an undefined AttributeID, and NodeInfo by LID.
-    revision: 7,
+    // Revision 8: as revision 5 at level 0.
+    revision: 8,
     ..test(
         "c14-016-attributes-protect-2",
         "At protect level 2 a wrong key can neither Get nor Set any attribute.",
@@ -127,8 +132,8 @@ pub(super) static PROTECT_2: Test = Test {
     )
 };
 pub(super) static PROTECT_3: Test = Test {
-    // Revision 7 also requests an undefined AttributeID, and NodeInfo by LID.
-    revision: 7,
+    // Revision 8: as revision 5 at level 0.
+    revision: 8,
     ..test(
         "c14-016-attributes-protect-3",
         "At protect level 3 a wrong key can neither Get nor Set any attribute.",
@@ -141,7 +146,7 @@ pub(super) static PROTECT_3: Test = Test {
 fn procedure(t: &mut Tester<'_>, level: u8) -> Step {
     let (ours, [other, high, low, _]) = keys::keys(t);
     let wrong = [other, high, low];
-    // In the worst case, only one request is outstanding at a time.
+    // In the worst case, the rig sends only one request at a time.
     let silences = 2 * TIMES * (shadow::ALL.len() + 3);
     let lease = t.longer_than(silences);
     if level < 2 {
@@ -189,11 +194,11 @@ fn procedure(t: &mut Tester<'_>, level: u8) -> Step {
         }
     } else {
         for (attribute, modifier) in &there {
-            t.provoke(WRONG, &wrong.map(|key| (*attribute, *modifier, key)))?;
+            t.provoke_soon(WRONG, &wrong.map(|key| (*attribute, *modifier, key)))?;
             t.get(COUNTED, ours)?;
         }
         for (label, attribute) in [(SM_INFO, AttributeId::SM_INFO), (NO_ATTRIBUTE, UNKNOWN)] {
-            t.provoke(label, &wrong.map(|key| (attribute, 0, key)))?;
+            t.provoke_soon(label, &wrong.map(|key| (attribute, 0, key)))?;
             t.get(COUNTED, ours)?;
         }
     }
@@ -230,6 +235,7 @@ fn procedure(t: &mut Tester<'_>, level: u8) -> Step {
     if has(AttributeId::LED_INFO) {
         set(t, &LED, keys, 0, |found| found.with_led_mask(!found.led_mask()))?;
     }
+    t.wait_out(Duration::ZERO)?;
     // Request NodeInfo with a wrong key by the port's LID. The oracle judges the response.
     let lid = t.shown().lid();
     if level >= 2 && t.is_simulated() && lid.is_unicast() {
@@ -258,12 +264,13 @@ fn set<A: Settable>(
 ) -> Step {
     let guard = t.guard_parts(*found, ours, &[modifier])?;
     let value = guard.quiet_at(modifier).change(change);
-    t.provoke_by_set(*set, &guard, modifier, value, &wrong)?;
+    t.provoke_by_set_soon(*set, &guard, modifier, value, &wrong)?;
     t.get(COUNTED, ours)?;
     Ok(())
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>, level: u8) -> Result<(), Gap> {
+    t.not_judged(HANDLED);
     if !keys::locked(t, f)? {
         return Ok(());
     }

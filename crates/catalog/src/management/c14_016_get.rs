@@ -6,8 +6,10 @@
 //! keys that differ from the right key in one bit, and 0. If the port does not store the right key, C14-24 fails and
 //! the test ends. False alarm: another SM that sends wrong keys during the test.
 
+use core::time::Duration;
+
 use verbatim_record::{Findings, Gap, Label, Trace};
-use verbatim_tester::{Judge, Need, Procedure, Step, Test, Tester};
+use verbatim_tester::{HANDLED, Judge, Need, Procedure, Step, Test, Tester};
 use verbatim_wire::{Attribute, MKey, NodeInfo, PortInfo, Status};
 
 use crate::management::keys::{self, AFTER, BEFORE, NODE};
@@ -28,7 +30,8 @@ const fn test(id: &'static str, about: &'static str, procedure: Procedure, judge
     Test {
         id,
         aliases: &["C14_016_Get"],
-        revision: 1,
+        // Revision 2 waits for all silences together.
+        revision: 2,
         about,
         reading: READING,
         statements: &["C14-16", "C14-24", "C14-26", "C14-29"],
@@ -77,21 +80,23 @@ fn procedure(t: &mut Tester<'_>, level: u8) -> Step {
         get(t, *label, other, level)?;
     }
     get(t, WRONG_NODE, others[0], level)?;
+    t.wait_out(Duration::ZERO)?;
     t.get(AFTER, ours)?; // also proves that the DUT was still able to respond
     Ok(())
 }
 
-/// Sends a wrong-key Get: once if it is a violation, with up to three tries if the port must respond.
+/// Sends a wrong-key Get: once if it is a violation, with up to three tries if the port must respond. Does not wait for
+/// the silence after a violation.
 fn get<A: Attribute>(t: &mut Tester<'_>, label: Label<A>, key: MKey, level: u8) -> Step {
     if level >= 2 {
-        t.get_once(label, key)?
+        t.provoke_soon(label, &[(A::ID, 0, key)])
     } else {
-        t.ask_at(label, key, 0)?
-    };
-    Ok(())
+        t.ask_at(label, key, 0).map(|_| ())
+    }
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>, level: u8) -> Result<(), Gap> {
+    t.not_judged(HANDLED);
     if !keys::locked(t, f)? {
         return Ok(());
     }

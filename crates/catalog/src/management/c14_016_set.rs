@@ -6,8 +6,10 @@
 //! none; with none the test is NOT_APPLICABLE. False alarm: another SM that sends wrong keys or writes PortInfo
 //! during the test.
 
+use core::time::Duration;
+
 use verbatim_record::{Findings, Gap, Label, Trace};
-use verbatim_tester::{Need, Procedure, Step, Test, Tester};
+use verbatim_tester::{HANDLED, Need, Procedure, Step, Test, Tester};
 use verbatim_wire::PortInfo;
 
 use crate::management::keys::{self, AFTER, BEFORE, FOUND};
@@ -28,7 +30,8 @@ const fn test(id: &'static str, about: &'static str, procedure: Procedure) -> Te
     Test {
         id,
         aliases: &["C14_016_Set"],
-        revision: 2,
+        // Revision 3 waits for all silences together.
+        revision: 3,
         about,
         reading: READING,
         statements: &["C14-16", "C14-24", "C14-26", "C14-29"],
@@ -75,13 +78,15 @@ fn procedure(t: &mut Tester<'_>, level: u8) -> Step {
     t.get(CHANGED, ours)?;
     for (label, other) in WRONG.iter().zip(others) {
         let value = with_key.change(|info| info.with_local_phy_errors(found ^ 3));
-        t.set_once(*label, &port, (other, 0), value)?;
+        t.provoke_by_set_soon(*label, &port, 0, value, &[other])?;
     }
+    t.wait_out(Duration::ZERO)?;
     t.get(AFTER, ours)?;
     Ok(())
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    t.not_judged(HANDLED);
     if !keys::locked(t, f)? {
         return Ok(());
     }

@@ -6,8 +6,10 @@
 //! wrong keys include 0, and keys that differ in one bit of either half. False alarm: another SM that sends wrong
 //! keys or resets the counter during the test.
 
+use core::time::Duration;
+
 use verbatim_record::{Findings, Gap, Label, TRIES, Trace};
-use verbatim_tester::{Need, Step, Test, Tester};
+use verbatim_tester::{HANDLED, Need, Step, Test, Tester};
 use verbatim_wire::{Notice, PortInfo};
 
 use crate::management::keys::{self, AFTER, BEFORE};
@@ -17,7 +19,8 @@ const REPRESS: Label<Notice> = Label::new("wrong key, TrapRepress");
 pub(super) static TEST: Test = Test {
     id: "c14-029-trap-repress",
     aliases: &[],
-    revision: 3,
+    // Revision 4 waits for all silences together.
+    revision: 4,
     about: "A TrapRepress with another M_Key is counted as a violation, at level 0 too.",
     reading: "Judged at level 0, where a wrong-key Get is no violation.",
     statements: &["C14-29", "C14-16", "C14-24", "C14-26"],
@@ -34,14 +37,16 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     keys::lock(t, ours, 0, lease, each * others.len() as u16)?;
     for other in others {
         for _ in 0..TRIES {
-            t.repress(REPRESS, other, &keys::bad_m_key_notice())?;
+            t.repress_soon(REPRESS, other, &keys::bad_m_key_notice())?;
         }
     }
+    t.wait_out(Duration::ZERO)?;
     t.get(AFTER, ours)?;
     Ok(())
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    t.not_judged(HANDLED);
     if !keys::locked(t, f)? {
         return Ok(());
     }

@@ -266,7 +266,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>, asking: Side) -> Result<(), Gap> {
     let (dut_read, own_read) = (t.command(READ_DUT)?, t.command(READ_OWN)?);
     if complete {
         let (mut asks, mut answers) = if asking == Side::Dut { (dut, own) } else { (own, dut) };
-        execute(requests, &mut asks, &mut answers);
+        let sums = execute(requests, &mut asks, &mut answers);
         let (dut, own) = if asking == Side::Dut {
             (asks, answers)
         } else {
@@ -277,8 +277,8 @@ fn judge(t: &Trace, f: &mut Findings<'_>, asking: Side) -> Result<(), Gap> {
         } else {
             [if atomics { ATOMICS } else { SEND }, ACKNOWLEDGEMENT]
         };
-        memory(f, statements[0], (dut_read, &dut), "the DUT's memory");
-        memory(f, statements[1], (own_read, &own), "the tester's memory");
+        memory(f, statements[0], (dut_read, &dut), ("the DUT's memory", &sums));
+        memory(f, statements[1], (own_read, &own), ("the tester's memory", &sums));
         let received: Vec<_> = rc::completions_of(t, other(asking), (0, after.place));
         let words = (
             format!("wr_id 100 with IBV_WC_SUCCESS, {LENGTH} bytes"),
@@ -334,9 +334,10 @@ fn judge(t: &Trace, f: &mut Findings<'_>, asking: Side) -> Result<(), Gap> {
     Ok(())
 }
 
-/// Applies the requests to images of both memories.
-fn execute(requests: &[(u64, pb::Operation)], asks: &mut [u8], answers: &mut [u8]) {
+/// Applies the requests to images of both memories. Returns each number of an atomic in words, with its place.
+fn execute(requests: &[(u64, pb::Operation)], asks: &mut [u8], answers: &mut [u8]) -> Vec<(usize, String)> {
     let length = LENGTH as usize;
+    let mut sums = Vec::new();
     for (n, _) in requests {
         let n = u32::try_from(*n).unwrap_or(0);
         let (here, there) = (local(n) as usize, remote(n) as usize);
@@ -348,11 +349,41 @@ fn execute(requests: &[(u64, pb::Operation)], asks: &mut [u8], answers: &mut [u8
                 let then = if n == 4 { SWAPPED } else { before.wrapping_add(ADDED) };
                 asks[here..here + 8].copy_from_slice(&before.to_le_bytes());
                 answers[there..there + 8].copy_from_slice(&then.to_le_bytes());
+                let how = if n == 4 {
+                    format!("{then:#018x}, swapped for {before:#018x}")
+                } else {
+                    format!("{before:#018x} + {ADDED:#x} = {then:#018x}")
+                };
+                sums.push((there, how));
+                sums.push((here, format!("the original value {before:#018x}")));
             }
         }
     }
+    sums
 }
 
-fn memory(f: &mut Findings<'_>, statement: &str, (read, expected): (&verbatim_record::VerbsDone, &[u8]), about: &str) {
+fn memory(
+    f: &mut Findings<'_>,
+    statement: &str,
+    (read, expected): (&verbatim_record::VerbsDone, &[u8]),
+    (about, sums): (&str, &[(usize, String)]),
+) {
+    let found: &[u8] = match rc::reply(read) {
+        Some(Reply::Bytes(found)) => &found.bytes,
+        _ => &[],
+    };
+    let differs = expected.iter().zip(found).position(|(wanted, seen)| wanted != seen);
+    let sum = sums
+        .iter()
+        .find(|(place, _)| differs.is_some_and(|at| (*place..place + 8).contains(&at)));
+    if let Some((place, how)) = sum {
+        let seen = number_at(found, u32::try_from(*place).unwrap_or(0));
+        let words = (
+            format!("{how}, at byte {place}"),
+            format!("{seen:#018x} at byte {place}"),
+        );
+        f.prove(statement, &[read.into()], about, words, Passed::Fail);
+        return;
+    }
     effect::memory_is(f, (statement, about), read, ("the results of all operations", expected));
 }

@@ -27,6 +27,9 @@ mod c09_142_timer_restart;
 mod c09_143_retry_count;
 mod c09_rnr_retry;
 
+// Loss by management
+mod c09_impaired;
+
 // Requests and responses: packets and PSNs
 mod c09_address_vector;
 mod c09_connections;
@@ -133,6 +136,8 @@ pub(crate) const TESTS: &[&Test] = &[
     &c09_flush::TEST,
     &c09_header_validation::TEST,
     &c09_icrc::TEST,
+    &c09_impaired::REQUESTER,
+    &c09_impaired::RESPONDER,
     &c09_inside_messages::TEST,
     &c09_link_p_key::TEST,
     &c09_link_tver::TEST,
@@ -178,6 +183,14 @@ pub(crate) const TESTS: &[&Test] = &[
     &walk::POSTED,
     &walk::REFUSED,
     &walk::STRAYS,
+    &walk::PAIR_RNR,
+    &walk::PAIR_RNR_RETRY,
+    &walk::PAIR_TIMEOUT,
+    &walk::PAIR_SEQUENCE,
+    &walk::PAIR_ACCESS,
+    &walk::PAIR_LENGTH,
+    &walk::PAIR_ATOMICS,
+    &walk::PAIR_ORDER,
     &c09_many_messages::TEST,
     // Last in the chapter: the DUT's host may crash.
     &c09_nak_reserved_opcode::TEST,

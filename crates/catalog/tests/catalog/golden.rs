@@ -7,8 +7,8 @@
 //! lines. A record is replaced only when its test's revision increases.
 
 use verbatim_archives::golden::{self, test_of};
-use verbatim_catalog::{TESTS, judge};
-use verbatim_record::{Outcome, Verdict};
+use verbatim_catalog::{TESTS, estimate, judge};
+use verbatim_record::{Entry, Outcome, Time, Verdict};
 
 /// If this variable is set, the test writes the verdicts instead of comparing them.
 const WRITE: &str = "VERBATIM_WRITE_GOLDEN";
@@ -122,6 +122,30 @@ fn verdicts_on_golden_records_are_unchanged() {
     );
 }
 
+/// Checks that the estimate of a test's duration is not much below the simulated time of its record. In real time, a
+/// test with many exchanges may last longer. Tests that do more in simulated time are left out.
+fn is_as_estimated(id: &str, entries: &[Entry]) {
+    let test = TESTS.iter().find(|test| test.id == id).unwrap();
+    if test.parameters.iter().any(|of| of.default != of.simulated) {
+        return;
+    }
+    let end = |entry: &Entry| match entry {
+        Entry::Sent(of) => Some(of.at.latest),
+        Entry::Arrived(of) => Some(of.at.latest),
+        Entry::Silence { at, .. } => Some(at.latest),
+        Entry::Frame(of) => Some(of.at.latest),
+        Entry::VerbsAnswered(of) => Some(of.at.latest),
+        Entry::Waited(of) => Some(of.until),
+        _ => None,
+    };
+    let lasted = entries.iter().rev().find_map(end).unwrap_or(Time(0)).0 as f64 / 1e9;
+    let expected = estimate(id).as_secs_f64();
+    assert!(
+        lasted <= (expected * 1.25).max(2.5),
+        "estimates.toml: {id} lasts {lasted:.0} s of simulated time, expected about {expected:.0} s"
+    );
+}
+
 #[test]
 fn each_test_has_a_passing_and_failing_record() {
     let names = names();
@@ -140,7 +164,11 @@ fn each_test_has_a_passing_and_failing_record() {
         );
     }
     for name in names {
-        let verdict = verdict(&name);
+        let entries = golden::entries(&name);
+        if !name.contains('@') {
+            is_as_estimated(&name, &entries);
+        }
+        let verdict = judge(entries).unwrap_or_else(|error| panic!("golden/{name}.rec: {error}"));
         assert_eq!(
             verdict.outcome() == Outcome::Pass,
             !name.contains('@'),

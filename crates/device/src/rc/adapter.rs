@@ -15,12 +15,13 @@ use super::defect::{RcDefect, RcFaults};
 use super::frame::Path;
 use super::memory::{self, Regions};
 use super::port::Port;
-use super::profile::AdapterProfile;
+use super::profile::{AdapterProfile, NativePort};
 use super::qp::{Context, HostQueue, Qp};
 use super::validate;
 use super::verbs::{Memory, MemoryHandle, QpHandle, ReceiveRequest, Refusal, SendRequest, Slice};
 
-/// A RoCEv2 adapter of one port: reliable connections, unreliable datagrams, memory, ARP and neighbour discovery.
+/// An adapter of one port, on Ethernet or InfiniBand: reliable connections, unreliable datagrams, memory. On Ethernet,
+/// also ARP and neighbour discovery.
 #[derive(Clone, Debug)]
 pub struct Adapter {
     profile: AdapterProfile,
@@ -88,19 +89,50 @@ impl Adapter {
         self.port.tick(now);
     }
 
+    /// Attaches the adapter to an InfiniBand port, or sets new attributes of this port. The MTU and the P_Key table of
+    /// the port replace those of the profile.
+    pub fn set_port(&mut self, port: &NativePort) {
+        if self.port.native.as_ref() == Some(port) {
+            return;
+        }
+        self.port.native = Some(port.clone());
+        self.profile.ips.clear();
+        (self.profile.mtu, self.profile.p_keys) = (port.mtu, port.p_keys.clone());
+        self.profile.infiniband = Some(port.clone());
+        for qp in self.qps.values_mut().filter(|qp| qp.state != QpState::Reset) {
+            let index = usize::from(qp.attributes.p_key_index);
+            qp.attributes.p_key = port.p_keys.get(index).copied().unwrap_or_default();
+        }
+    }
+
+    /// Receives a native packet that the link layer of the port accepted, from the LRH to the VCRC.
+    pub fn handle_native(&mut self, now: Duration, bytes: &[u8]) {
+        self.tick(now);
+        if let Ok(packet) = Packet::parse(Medium::InfiniBand, bytes) {
+            self.receive(&packet);
+        }
+        self.port.tick(self.now);
+    }
+
     /// Returns whether a defect makes the adapter accept this packet with a wrong ICRC.
     fn takes_damaged(&self, packet: &Packet<'_>) -> bool {
         let is_datagram = packet.opcode().service() == verbatim_wire::Service::Ud;
         self.faults.has(RcDefect::BadIcrcAccepted) || is_datagram && self.faults.has(RcDefect::DatagramIcrcIgnored)
     }
 
-    /// Receives a RoCEv2 packet. Performs the checks that need no queue pair and passes the packet to its queue pair.
+    /// Receives a packet. Performs the checks that need no queue pair and passes the packet to its queue pair.
     fn receive(&mut self, packet: &Packet<'_>) {
         let Some((source, own)) = validate::addresses(packet) else {
             return;
         };
         let bth = packet.bth();
+        let native = self.port.native.as_ref();
+        let is_for_other_gid = packet
+            .grh()
+            .zip(native)
+            .is_some_and(|(grh, port)| grh.dst().octets() != port.gid.0);
         if !self.port.has(own)
+            || is_for_other_gid
             || (!packet.icrc_is_right() && !self.takes_damaged(packet))
             || (bth.tver() != 0 && !self.faults.has(RcDefect::TVerIgnored))
         {
@@ -144,6 +176,8 @@ impl Adapter {
         let path = Path {
             from,
             to,
+            sl: packet.lrh().map_or(0, |lrh| lrh.sl()),
+            gids: None,
             hop_limit: 0,
             traffic_class: 0,
             flow_label: 0,
@@ -157,7 +191,7 @@ impl Adapter {
         self.port.send(self.now + self.profile.latency, path, transport);
     }
 
-    /// Returns the next Ethernet frame to send, if one is ready.
+    /// Returns the next frame or native packet to send, if one is ready.
     pub fn poll_transmit(&mut self) -> Option<Vec<u8>> {
         self.port.poll_transmit()
     }

@@ -58,6 +58,8 @@ impl Qp {
         } else if let Some(ip) = packet.ipv4() {
             // An IPv4 header goes into the second half of the area.
             header[20..].copy_from_slice(ip.bytes());
+        } else if let Some(grh) = packet.grh() {
+            header.copy_from_slice(grh.bytes());
         }
         if cx.has(RcDefect::DatagramWithoutHeader) {
             cx.memory.write(receive.local, 0, packet.payload());

@@ -1,12 +1,13 @@
-//! Conversion of the adapter's packets to RoCEv2 frames.
+//! Conversion of the adapter's packets to RoCEv2 frames or native InfiniBand packets.
 
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv6Addr};
 
+use verbatim_wire::crc::{ICRC_LENGTH, VCRC_LENGTH};
 use verbatim_wire::ether::{Ipv4, Udp};
-use verbatim_wire::values::{Hex16, Hex32, Hex64};
+use verbatim_wire::values::{Hex8, Hex16, Hex32, Hex64};
 use verbatim_wire::{
-    Aeth, Bth, Layout, MacAddress, Medium, Network, Opcode, PKey, Packet, Reserved, Station, Transport, edit,
-    mend_icrc, mend_lengths,
+    Aeth, Bth, Grh, Layout, Lid, Lrh, MacAddress, Medium, Network, Opcode, PKey, Packet, Reserved, Station, Transport,
+    edit, mend_icrc, mend_lengths, mend_vcrc,
     packet::{Syndrome, packet},
 };
 
@@ -14,23 +15,58 @@ use super::defect::{RcDefect, RcFaults};
 
 /// Hop limit of packets with hop limit 0 in the address vector.
 const HOPS: u8 = 64;
-const ICRC_LENGTH: usize = 4;
 
-/// The path of a packet: its fields of the IP and UDP headers.
+/// The address of a port on its link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Address {
+    /// An IP address, on Ethernet.
+    Ip(IpAddr),
+    /// A LID, on InfiniBand.
+    Lid(Lid),
+}
+
+/// The path of a packet: its fields of the headers before the BTH.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Path {
-    pub(crate) from: IpAddr,
-    pub(crate) to: IpAddr,
+    pub(crate) from: Address,
+    pub(crate) to: Address,
+    /// InfiniBand: the service level.
+    pub(crate) sl: u8,
+    /// InfiniBand: SGID and DGID, if the packets carry a GRH.
+    pub(crate) gids: Option<(Ipv6Addr, Ipv6Addr)>,
     pub(crate) hop_limit: u8,
     pub(crate) traffic_class: u8,
     pub(crate) flow_label: u32,
     pub(crate) udp_port: u16,
 }
 
-/// Builds the frame of a packet, with the errors of the adapter's defects.
+/// Builds the native packet of a path between two LIDs, with the errors of the adapter's defects. The port later
+/// chooses the VL.
+pub(crate) fn native(slid: Lid, dlid: Lid, path: &Path, transport: &Transport, faults: &RcFaults) -> Vec<u8> {
+    let slid = if faults.has(RcDefect::SourceAddressOther) {
+        Lid(slid.0 ^ 1)
+    } else {
+        slid
+    };
+    let grh = path.gids.map(|(from, to)| {
+        Grh::default()
+            .with_src(from)
+            .with_dst(to)
+            .with_hop_lmt(hops(path))
+            .with_t_class(Hex8(path.traffic_class))
+            .with_flow_label(Hex32(flow_label(path, faults)))
+    });
+    let lrh = Lrh::default().with_slid(slid).with_dlid(dlid).with_sl(path.sl);
+    let mut bytes = packet(&Network::InfiniBand { lrh, grh }, transport);
+    spoil(Medium::InfiniBand, &mut bytes, faults);
+    let _ = mend_vcrc(Medium::InfiniBand, &mut bytes);
+    bytes
+}
+
+/// Builds the frame of a packet between two IP addresses, with the errors of the adapter's defects.
 pub(crate) fn build(
-    from: MacAddress,
-    to: MacAddress,
+    (from, from_ip): (MacAddress, IpAddr),
+    (to, to_ip): (MacAddress, IpAddr),
     path: &Path,
     transport: &Transport,
     faults: &RcFaults,
@@ -41,11 +77,11 @@ pub(crate) fn build(
         udp_port: path.udp_port,
     };
     let source = if faults.has(RcDefect::SourceAddressOther) {
-        beside(path.from)
+        beside(from_ip)
     } else {
-        path.from
+        from_ip
     };
-    let network = match Network::roce_v2(&station(from, source), &station(to, path.to)) {
+    let network = match Network::roce_v2(&station(from, source), &station(to, to_ip)) {
         Network::RoceV2Ipv4 { link, ip, udp } => Network::RoceV2Ipv4 {
             link,
             ip: ip
@@ -66,7 +102,7 @@ pub(crate) fn build(
         other => other,
     };
     let mut frame = packet(&network, transport);
-    spoil(&mut frame, faults);
+    spoil(Medium::Ethernet, &mut frame, faults);
     frame
 }
 
@@ -89,9 +125,9 @@ fn hops(path: &Path) -> u8 {
     if path.hop_limit == 0 { HOPS } else { path.hop_limit }
 }
 
-/// Puts the errors of the adapter's defects into a frame.
-fn spoil(frame: &mut Vec<u8>, faults: &RcFaults) {
-    let Ok(parsed) = Packet::parse(Medium::Ethernet, frame) else {
+/// Puts the errors of the adapter's defects into a packet.
+fn spoil(medium: Medium, frame: &mut Vec<u8>, faults: &RcFaults) {
+    let Ok(parsed) = Packet::parse(medium, frame) else {
         return;
     };
     let (at, pad) = (parsed.offsets().bth, usize::from(parsed.bth().pad_count()));
@@ -100,6 +136,8 @@ fn spoil(frame: &mut Vec<u8>, faults: &RcFaults) {
         .is_some_and(|aeth| !matches!(aeth.syndrome().kind(), verbatim_wire::packet::SyndromeKind::Ack(_)));
     let is_datagram = parsed.opcode().service() == verbatim_wire::Service::Ud;
     let (is_response, has_ipv4) = (parsed.opcode().is_response(), parsed.ipv4().is_some());
+    let is_ethernet = medium == Medium::Ethernet;
+    let trailer = ICRC_LENGTH + if is_ethernet { 0 } else { VCRC_LENGTH };
     let has_data = matches!(
         parsed.opcode(),
         Opcode::RC_READ_RESPONSE_FIRST | Opcode::RC_READ_RESPONSE_LAST | Opcode::RC_READ_RESPONSE_ONLY
@@ -108,7 +146,7 @@ fn spoil(frame: &mut Vec<u8>, faults: &RcFaults) {
         edit::<Aeth>(frame, at + Bth::SIZE, |aeth| {
             aeth.with_syndrome(Syndrome(aeth.syndrome().0 | 0x80))
         });
-        let _ = mend_icrc(Medium::Ethernet, frame);
+        let _ = mend_icrc(medium, frame);
     }
     let mut changed = false;
     let mut header = |change: &dyn Fn(Bth) -> Bth| {
@@ -131,26 +169,27 @@ fn spoil(frame: &mut Vec<u8>, faults: &RcFaults) {
         header(&|bth| bth.with_pad_count(0));
     }
     if faults.has(RcDefect::PadMissing) {
-        let end = frame.len() - ICRC_LENGTH;
+        let end = frame.len() - trailer;
         frame.drain(end - pad..end);
-        let _ = mend_lengths(Medium::Ethernet, frame);
+        let _ = mend_lengths(medium, frame);
     }
     if changed {
-        let _ = mend_icrc(Medium::Ethernet, frame);
+        let _ = mend_icrc(medium, frame);
     }
-    if faults.has(RcDefect::UdpChecksumWrong) {
+    if is_ethernet && faults.has(RcDefect::UdpChecksumWrong) {
         edit::<Udp>(frame, at - Udp::SIZE, |udp| udp.with_checksum(Hex16(0xBAD1)));
     }
     if has_ipv4 && faults.has(RcDefect::IpChecksumWrong) {
         edit::<Ipv4>(frame, at - Udp::SIZE - Ipv4::SIZE, |ip| ip.with_checksum(Hex16(0xBAD1)));
     }
-    let end = frame.len() - ICRC_LENGTH;
-    if faults.has(RcDefect::IcrcCoversTrafficClass) {
-        let icrc = icrc_over_traffic_class(&frame[..end], at);
-        frame[end..].copy_from_slice(&icrc);
+    let icrc_at = frame.len() - trailer;
+    let icrc = icrc_at..icrc_at + ICRC_LENGTH;
+    if is_ethernet && faults.has(RcDefect::IcrcCoversTrafficClass) {
+        let wrong = icrc_over_traffic_class(&frame[..icrc_at], at);
+        frame[icrc.clone()].copy_from_slice(&wrong);
     }
     if faults.has(RcDefect::IcrcByteSwapped) || is_datagram && faults.has(RcDefect::DatagramIcrcWrong) {
-        frame[end..].reverse();
+        frame[icrc].reverse();
     }
 }
 

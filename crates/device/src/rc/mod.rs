@@ -1,7 +1,7 @@
-//! The reliable connections of a RoCEv2 adapter, as requester and responder, written from the architecture.
+//! The reliable connections of a RoCEv2 or InfiniBand adapter, as requester and responder, written from the architecture.
 //!
 //! The model implements the specification independently of the tests. The model performs no I/O and reads no clock. The
-//! caller passes Ethernet frames ([`Adapter::handle`]), verbs ([`Adapter::post_send`], ...) and the time
+//! caller passes packets ([`Adapter::handle`], [`Adapter::handle_native`]), verbs ([`Adapter::post_send`], ...) and the time
 //! ([`Adapter::tick`]), and queries the time of the next event ([`Adapter::poll_at`]). The caller takes the frames that
 //! the adapter sends ([`Adapter::poll_transmit`]), completions and events.
 //!
@@ -60,7 +60,7 @@ mod verbs;
 pub use adapter::Adapter;
 pub use completion::{AsyncEvent, Completion};
 pub use defect::RcDefect;
-pub use profile::{AdapterChoices, AdapterProfile};
+pub use profile::{AdapterChoices, AdapterProfile, NativePort};
 pub use timer::RetryTimer;
 pub use verbatim_wire::verbs::{
     Access, AddressVector, EventKind, Gid, Operation, QpAttributes, QpState, QpStatus, Service, WcOpcode, WcStatus,

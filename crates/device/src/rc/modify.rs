@@ -270,6 +270,7 @@ impl Qp {
         let a = &mut self.attributes;
         a.path = path;
         if let Some(index) = named.pkey_index {
+            a.p_key_index = index;
             a.p_key = cx.profile.p_keys[usize::from(index)];
         }
         let before = a.access;

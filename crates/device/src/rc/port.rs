@@ -1,4 +1,4 @@
-//! The Ethernet port: transmission of frames, and address resolution (RFC 826, RFC 4861).
+//! The port: transmission of packets; on Ethernet, also address resolution (RFC 826, RFC 4861).
 
 use core::net::{IpAddr, Ipv6Addr};
 use core::time::Duration;
@@ -8,8 +8,8 @@ use verbatim_wire::ether::{Arp, IpProtocol, LinkLayerOption, NeighbourAdvertisem
 use verbatim_wire::{EtherType, Ethernet, Ipv6, Layout, MacAddress, Transport};
 
 use super::defect::RcFaults;
-use super::frame::{self, Path};
-use super::profile::AdapterProfile;
+use super::frame::{self, Address, Path};
+use super::profile::{AdapterProfile, NativePort};
 
 /// Minimum length of an Ethernet frame in bytes, without its frame check sequence (IEEE 802.3, 3.2.8).
 const LEAST_FRAME: usize = 60;
@@ -35,11 +35,13 @@ struct Waiting {
     packets: Vec<(Duration, Path, Transport)>,
 }
 
-/// The Ethernet port with its address cache.
+/// The port with its address cache.
 #[derive(Clone, Debug)]
 pub(crate) struct Port {
     mac: MacAddress,
     ips: Vec<IpAddr>,
+    /// The InfiniBand port; `None` on Ethernet.
+    pub(crate) native: Option<NativePort>,
     faults: RcFaults,
     pads_frames: bool,
     /// Frames to send later, by time and serial number.
@@ -58,6 +60,7 @@ impl Port {
         Self {
             mac: profile.mac,
             ips: profile.ips.clone(),
+            native: profile.infiniband.clone(),
             faults: *faults,
             pads_frames: profile.choices.pads_frames,
             due: BTreeMap::new(),
@@ -70,20 +73,34 @@ impl Port {
         }
     }
 
-    pub(crate) fn has(&self, ip: IpAddr) -> bool {
-        self.ips.contains(&ip)
+    pub(crate) fn has(&self, address: Address) -> bool {
+        match address {
+            Address::Ip(ip) => self.ips.contains(&ip),
+            Address::Lid(lid) => self.native.as_ref().is_some_and(|port| port.has(lid)),
+        }
     }
 
     /// Sends a packet at the time `at`, or later when its address is resolved.
     pub(crate) fn send(&mut self, at: Duration, path: Path, transport: Transport) {
-        let Some(&mac) = self.neighbours.get(&path.to) else {
-            let waiting = self.wait_for(at, &path);
+        let (from, to) = match (path.from, path.to) {
+            (Address::Ip(from), Address::Ip(to)) => (from, to),
+            (Address::Lid(slid), Address::Lid(dlid)) => {
+                let bytes = frame::native(slid, dlid, &path, &transport, &self.faults);
+                self.queue(at, bytes);
+                return;
+            }
+            _ => return,
+        };
+        // A port knows its own address.
+        let own = self.has(Address::Ip(to)).then_some(&self.mac);
+        let Some(&mac) = own.or_else(|| self.neighbours.get(&to)) else {
+            let waiting = self.wait_for(at, from, to);
             if waiting.packets.len() < MAX_WAITING {
                 waiting.packets.push((at, path, transport));
             }
             return;
         };
-        let frame = frame::build(self.mac, mac, &path, &transport, &self.faults);
+        let frame = frame::build((self.mac, from), (mac, to), &path, &transport, &self.faults);
         self.queue(at, frame);
     }
 
@@ -101,14 +118,17 @@ impl Port {
 
     /// Resolves the address of a connection before its first packet.
     pub(crate) fn resolve(&mut self, now: Duration, path: &Path) {
-        if !self.neighbours.contains_key(&path.to) {
-            self.wait_for(now, path);
+        if let (Address::Ip(from), Address::Ip(to)) = (path.from, path.to)
+            && !self.has(Address::Ip(to))
+            && !self.neighbours.contains_key(&to)
+        {
+            self.wait_for(now, from, to);
         }
     }
 
-    fn wait_for(&mut self, at: Duration, path: &Path) -> &mut Waiting {
-        self.waiting.entry(path.to).or_insert_with(|| Waiting {
-            from: path.from,
+    fn wait_for(&mut self, at: Duration, from: IpAddr, to: IpAddr) -> &mut Waiting {
+        self.waiting.entry(to).or_insert_with(|| Waiting {
+            from,
             ask_at: at,
             asked: 0,
             packets: Vec::new(),
@@ -121,7 +141,7 @@ impl Port {
     }
 
     fn send_frame(&mut self, at: Duration, mut frame: Vec<u8>) {
-        if self.pads_frames && frame.len() < LEAST_FRAME {
+        if self.pads_frames && self.native.is_none() && frame.len() < LEAST_FRAME {
             frame.resize(LEAST_FRAME, 0);
         }
         if self.due.len() < MAX_DUE {
@@ -165,8 +185,10 @@ impl Port {
     }
 
     /// Drops the packets that wait for an address.
-    pub(crate) fn forget(&mut self, to: IpAddr) {
-        self.waiting.remove(&to);
+    pub(crate) fn forget(&mut self, to: Address) {
+        if let Address::Ip(to) = to {
+            self.waiting.remove(&to);
+        }
     }
 
     pub(crate) fn receive_arp(&mut self, now: Duration, bytes: &[u8]) {
@@ -174,7 +196,7 @@ impl Port {
             return;
         }
         let arp = Arp::from_bytes(bytes);
-        if !arp.is_ipv4_over_ethernet() || !self.has(arp.target_ip().into()) {
+        if !arp.is_ipv4_over_ethernet() || !self.has(Address::Ip(arp.target_ip().into())) {
             return;
         }
         if !arp.sender_ip().is_unspecified() {
@@ -218,7 +240,7 @@ impl Port {
 
     fn receive_solicitation(&mut self, now: Duration, ip: &Ipv6, message: &[u8]) {
         let target = NeighbourSolicitation::from_bytes(message).target();
-        if !self.has(target.into()) {
+        if !self.has(Address::Ip(target.into())) {
             return;
         }
         let asker = link_layer_address(message, LinkLayerOption::source(self.mac).kind());
@@ -255,7 +277,8 @@ impl Port {
             return;
         };
         for (at, path, transport) in waiting.packets {
-            let frame = frame::build(self.mac, mac, &path, &transport, &self.faults);
+            let Address::Ip(from) = path.from else { continue };
+            let frame = frame::build((self.mac, from), (mac, ip), &path, &transport, &self.faults);
             self.queue(at.max(now), frame);
         }
     }

@@ -6,14 +6,42 @@ use core::time::Duration;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use verbatim_wire::verbs::Gid;
-use verbatim_wire::{MacAddress, Mtu, PKey, Qpn};
+use verbatim_wire::{Lid, MacAddress, Mtu, PKey, PortState, Qpn};
 
 use super::timer::RetryTimer;
 use crate::profile::below;
 
-/// A RoCEv2 adapter of one port.
+/// The attributes of an adapter's InfiniBand port. Subnet management sets most of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NativePort {
+    /// PortInfo:LID; 0 if no LID is assigned.
+    pub lid: Lid,
+    /// PortInfo:LMC.
+    pub lmc: u8,
+    /// PortInfo:PortState.
+    pub state: PortState,
+    /// PortInfo:NeighborMTU, the active MTU.
+    pub mtu: Mtu,
+    /// GID 0 of the port.
+    pub gid: Gid,
+    /// The P_Key table.
+    pub p_keys: Vec<PKey>,
+}
+
+impl NativePort {
+    /// Returns whether a LID is one of the port's LIDs.
+    #[must_use]
+    pub fn has(&self, lid: Lid) -> bool {
+        let shift = self.lmc.min(7);
+        self.lid.is_unicast() && lid.0 >> shift == self.lid.0 >> shift
+    }
+}
+
+/// An adapter of one port, on Ethernet (RoCEv2) or InfiniBand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdapterProfile {
+    /// The InfiniBand port; `None` on Ethernet. [`Adapter::set_port`](super::Adapter::set_port) sets it.
+    pub infiniband: Option<NativePort>,
     /// Ethernet address.
     pub mac: MacAddress,
     /// IP addresses. Each address is an entry of the GID table, in this order.
@@ -230,6 +258,7 @@ impl AdapterProfile {
     #[must_use]
     pub fn new(mac: MacAddress, ips: &[IpAddr]) -> Self {
         Self {
+            infiniband: None,
             mac,
             ips: ips.to_vec(),
             mtu: Mtu::B4096,
@@ -392,9 +421,10 @@ impl AdapterProfile {
         (LEAST..=31).find(is_enough).unwrap_or(31)
     }
 
-    /// Returns the GID table: one RoCEv2 entry for each address.
+    /// Returns the GID table: GID 0 of the InfiniBand port, or one RoCEv2 entry for each IP address.
     #[must_use]
     pub fn gids(&self) -> Vec<Gid> {
-        self.ips.iter().map(|&ip| Gid::from(ip)).collect()
+        let native = self.infiniband.iter().map(|port| port.gid);
+        native.chain(self.ips.iter().map(|&ip| Gid::from(ip))).collect()
     }
 }

@@ -6,14 +6,14 @@ use std::collections::VecDeque;
 use verbatim_wire::verbs::{
     Access, AddressVector, EventKind, Operation, QpState, QpStatus, Service, WcOpcode, WcStatus,
 };
-use verbatim_wire::{AckTimeout, Bth, Mtu, PKey, Psn, QKey, Qpn, RnrTimer};
+use verbatim_wire::{AckTimeout, Bth, Lid, Mtu, PKey, Psn, QKey, Qpn, RnrTimer};
 
 use super::completion::{AsyncEvent, Completion, opcode};
 use super::defect::{RcDefect, RcFaults};
-use super::frame::Path;
+use super::frame::{Address, Path};
 use super::memory::Regions;
 use super::port::Port;
-use super::profile::AdapterProfile;
+use super::profile::{AdapterProfile, NativePort};
 use super::receive_queue::ReceiveQueue;
 use super::send_queue::SendQueue;
 use super::verbs::{QpHandle, ReceiveRequest, Refusal, SendRequest, Slice};
@@ -58,6 +58,8 @@ pub(crate) struct HostQueue {
 /// The attributes in force.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attributes {
+    pub(crate) p_key_index: u16,
+    /// The P_Key at the index in the P_Key table.
     pub(crate) p_key: PKey,
     pub(crate) access: Access,
     pub(crate) path_mtu: Mtu,
@@ -75,6 +77,7 @@ pub(crate) struct Attributes {
 impl Default for Attributes {
     fn default() -> Self {
         Self {
+            p_key_index: 0,
             p_key: PKey(0),
             access: Access::default(),
             path_mtu: Mtu::B256,
@@ -141,6 +144,9 @@ impl Qp {
 
     /// Returns the path of an address vector.
     pub(crate) fn path(&self, address: &AddressVector, profile: &AdapterProfile) -> Result<Path, Refusal> {
+        if let Some(port) = &profile.infiniband {
+            return Self::native_path(address, port);
+        }
         let Some(dgid) = address.dgid else {
             return Err(Refusal::invalid(
                 "expected an address vector with a DGID, since every RoCE packet carries one; name the other side's GID",
@@ -164,13 +170,41 @@ impl Qp {
         }
         let flow = if profile.choices.udp_port_by_qp { self.qpn.0 } else { 0 };
         Ok(Path {
-            from,
-            to,
+            from: Address::Ip(from),
+            to: Address::Ip(to),
+            sl: 0,
+            gids: None,
             hop_limit: address.hop_limit,
             traffic_class: address.traffic_class,
             flow_label: address.flow_label & 0x000F_FFFF,
             #[allow(clippy::cast_possible_truncation)] // 14 bits
             udp_port: 0xC000 | ((flow ^ flow >> 14) & 0x3FFF) as u16,
+        })
+    }
+
+    fn native_path(address: &AddressVector, port: &NativePort) -> Result<Path, Refusal> {
+        let dlid = Lid(address.dlid);
+        if !dlid.is_unicast() {
+            return Err(Refusal::invalid(format!(
+                "expected the unicast LID of the other port as dlid, not {dlid}"
+            )));
+        }
+        if address.sl > 15 || address.dgid.is_some() && address.sgid_index > 0 {
+            return Err(Refusal::invalid(format!(
+                "expected an SL below 16 and sgid_index 0, the only GID, not {} and {}",
+                address.sl, address.sgid_index
+            )));
+        }
+        let gids = address.dgid.map(|dgid| (port.gid.0.into(), dgid.0.into()));
+        Ok(Path {
+            from: Address::Lid(port.lid),
+            to: Address::Lid(dlid),
+            sl: address.sl,
+            gids,
+            hop_limit: address.hop_limit,
+            traffic_class: address.traffic_class,
+            flow_label: address.flow_label & 0x000F_FFFF,
+            udp_port: 0,
         })
     }
 

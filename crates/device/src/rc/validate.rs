@@ -6,6 +6,7 @@ use verbatim_wire::verbs::{QpState, Service};
 use verbatim_wire::{Network, Opcode, PKey, Packet, Service as WireService};
 
 use super::defect::RcDefect;
+use super::frame::Address;
 use super::qp::{Context, Qp};
 use super::request::Request;
 
@@ -19,12 +20,13 @@ pub(crate) fn p_keys_match(ours: PKey, theirs: PKey) -> bool {
     same && !limited_pair
 }
 
-/// Returns the source and destination address of a RoCEv2 packet.
-pub(crate) fn addresses(packet: &Packet<'_>) -> Option<(IpAddr, IpAddr)> {
+/// Returns the source and destination address of a packet.
+pub(crate) fn addresses(packet: &Packet<'_>) -> Option<(Address, Address)> {
     match packet.network() {
-        Network::RoceV2Ipv4 { ip, .. } => Some((ip.src().into(), ip.dst().into())),
-        Network::RoceV2Ipv6 { ip, .. } => Some((ip.src().into(), ip.dst().into())),
-        _ => None,
+        Network::RoceV2Ipv4 { ip, .. } => Some((Address::Ip(ip.src().into()), Address::Ip(ip.dst().into()))),
+        Network::RoceV2Ipv6 { ip, .. } => Some((Address::Ip(ip.src().into()), Address::Ip(ip.dst().into()))),
+        Network::InfiniBand { lrh, .. } => Some((Address::Lid(lrh.slid()), Address::Lid(lrh.dlid()))),
+        Network::RoceV1 { .. } => None,
     }
 }
 
@@ -33,7 +35,7 @@ fn is_dropped_wrongly(cx: &Context<'_>, packet: &Packet<'_>) -> bool {
     let (ecn, hops, port) = match packet.network() {
         Network::RoceV2Ipv4 { ip, udp, .. } => (ip.ecn(), ip.ttl(), udp.src_port()),
         Network::RoceV2Ipv6 { ip, udp, .. } => (ip.ecn(), ip.hop_limit(), udp.src_port()),
-        _ => return false,
+        _ => (0, u8::MAX, u16::MAX),
     };
     let is_summed = matches!(packet.network(), Network::RoceV2Ipv4 { udp, .. } if udp.checksum().0 != 0);
     let bth = packet.bth();
@@ -46,10 +48,11 @@ fn is_dropped_wrongly(cx: &Context<'_>, packet: &Packet<'_>) -> bool {
 }
 
 /// Returns the low 16 bits of an address.
-fn low_16(address: IpAddr) -> [u8; 2] {
+fn low_16(address: Address) -> [u8; 2] {
     match address {
-        IpAddr::V4(address) => [address.octets()[2], address.octets()[3]],
-        IpAddr::V6(address) => [address.octets()[14], address.octets()[15]],
+        Address::Lid(lid) => lid.0.to_be_bytes(),
+        Address::Ip(IpAddr::V4(address)) => [address.octets()[2], address.octets()[3]],
+        Address::Ip(IpAddr::V6(address)) => [address.octets()[14], address.octets()[15]],
     }
 }
 
@@ -60,7 +63,7 @@ impl Qp {
     }
 
     /// Handles a packet for this queue pair. Returns whether its P_Key is wrong.
-    pub(crate) fn handle(&mut self, cx: &mut Context<'_>, packet: &Packet<'_>, source: IpAddr, own: IpAddr) -> bool {
+    pub(crate) fn handle(&mut self, cx: &mut Context<'_>, packet: &Packet<'_>, source: Address, own: Address) -> bool {
         let is_early = self.state == QpState::Init && self.service == Service::Ud && cx.has(RcDefect::DatagramInInit);
         if matches!(self.state, QpState::Reset | QpState::Init | QpState::Err) && !is_early && !self.hears_in_err(cx) {
             return false;

@@ -10,3 +10,4 @@ mod link;
 mod m_key;
 mod packets;
 mod rc;
+mod sending;

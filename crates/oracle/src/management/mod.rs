@@ -29,7 +29,7 @@ mod traps;
 use std::collections::{BTreeMap, BTreeSet};
 
 use verbatim_record::labels::is_restoring;
-use verbatim_record::{Check, Evidence, Exchange, Findings, Match, Passed, Time, Trace};
+use verbatim_record::{Check, Evidence, Exchange, Findings, Match, OWN_PORT, Passed, Time, Trace};
 use verbatim_wire::values::CapabilityMask;
 use verbatim_wire::{DrSmp, Layout, Lid, LidSmp, MKey, Mad, Method};
 
@@ -156,7 +156,8 @@ enum Event<'t> {
 pub fn replay(alone: bool, trace: &Trace) -> Judged {
     let mut judged = replay_at(alone, trace, 0);
     let others: BTreeSet<u32> = trace.exchanges.iter().map(|exchange| exchange.port).collect();
-    for port in others.into_iter().filter(|port| *port != 0 && trace.begin.simulated) {
+    let of_dut = |port: &u32| !matches!(*port, 0 | OWN_PORT);
+    for port in others.into_iter().filter(|port| of_dut(port) && trace.begin.simulated) {
         let other = replay_at(alone, trace, port);
         judged.broken.extend(other.broken);
         for (rule, times) in other.asked {

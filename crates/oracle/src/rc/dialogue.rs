@@ -351,7 +351,8 @@ fn put_in_order(packets: &mut [Seen<'_>], at: usize, sent: impl Fn(&Seen<'_>) ->
     }
 }
 
-fn merge(into: &mut pb::QpAttributes, given: &pb::QpAttributes) {
+/// Sets the attributes that a step gave.
+pub(crate) fn merge(into: &mut pb::QpAttributes, given: &pb::QpAttributes) {
     macro_rules! take {
         ($($name:ident),*) => { $( if given.$name.is_some() { into.$name = given.$name.clone(); } )* };
     }

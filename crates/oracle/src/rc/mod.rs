@@ -10,6 +10,7 @@ use verbatim_record::verbs::{Reply, pb};
 use verbatim_record::{Trace, VerbsDone};
 use verbatim_wire::packet::{NakCode, Opcode, Packet, Psn, Syndrome, SyndromeKind};
 
+pub(crate) use dialogue::merge;
 pub use dialogue::{Dialogue, Done, Seen, connections_of, dialogues, end_of, is_taken, whole_dialogues};
 pub use posted::{Posted, seen_in_words};
 pub use verbatim_record::labels::steps;

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use verbatim_record::verbs::{Command, Reply};
 use verbatim_record::{Evidence, FrameSeen, Time, VerbsDone};
+use verbatim_wire::packet::Opcode;
 
 use super::replay::{Change, Effect, Reading, Replay, Thing};
 use super::target::has_payload;
@@ -182,10 +183,62 @@ impl<'t> Replay<'t, '_> {
                 Thing::Read => "READ response",
                 Thing::Atomic => "original value",
             };
+            let of_atomic = match of {
+                Thing::Atomic => self.arithmetic_at(begin).or_else(|| self.original_at(begin)),
+                _ => self.arithmetic_at(place),
+            };
+            let number = of_atomic.and_then(|(range, expected)| {
+                let into = range.start.checked_sub(begin)?..range.end.checked_sub(begin)?;
+                Some((range.start, expected, number(bytes.get(into)?)?))
+            });
+            if let Some((place, expected, seen)) = number {
+                let (expected, seen) = (
+                    format!("{expected} at byte {place}"),
+                    format!("{seen:#018x} at byte {place}"),
+                );
+                return (about.into(), expected, seen);
+            }
             let expected = format!("{} at byte {place}", self.picture.in_words(place..begin + end));
             let seen: Vec<String> = bytes[wrong..end].iter().map(|byte| format!("{byte:02x}")).collect();
             (about.into(), expected, format!("[{}] at byte {place}", seen.join(" ")))
         });
         self.effects.push(Effect { of, evidence, broken });
     }
+
+    /// Returns the number at `begin`, in words with its place, if it is certain.
+    fn original_at(&self, begin: usize) -> Option<(Range<usize>, String)> {
+        let range = begin..begin + 8;
+        let known = number(self.picture.known(range.clone())?)?;
+        Some((range, format!("{known:#018x}")))
+    }
+
+    /// Returns the arithmetic of the last atomic that wrote to the byte at `at`, with its place. Returns `None` if
+    /// another request wrote there later, or if the result is not certain.
+    fn arithmetic_at(&self, at: usize) -> Option<(Range<usize>, String)> {
+        let (parsed, frame) = self.last_there(at)?;
+        let asked = parsed.atomic()?;
+        let mut done = self.requests.iter();
+        let (offset, request) = done.find(|(_, request)| request.frame.place == frame.place)?;
+        let range = self.target(*offset)?;
+        let result = number(self.picture.known(range.clone())?)?;
+        let (original, operand, compare) = (request.original?, asked.swap_add().0, asked.compare().0);
+        let words = match parsed.opcode {
+            Opcode::RC_FETCH_ADD if original.wrapping_add(operand) == result => {
+                format!("{original:#018x} + {operand:#x} = {result:#018x}")
+            }
+            Opcode::RC_COMPARE_SWAP if original == compare && operand == result => {
+                format!("{result:#018x}, swapped for the equal {original:#018x},")
+            }
+            Opcode::RC_COMPARE_SWAP if original != compare && original == result => {
+                format!("{result:#018x}, not swapped because {compare:#018x} differs,")
+            }
+            _ => return None,
+        };
+        Some((range, words))
+    }
+}
+
+/// Returns the number that 8 bytes of memory hold.
+fn number(bytes: &[u8]) -> Option<u64> {
+    bytes.try_into().ok().map(u64::from_le_bytes)
 }

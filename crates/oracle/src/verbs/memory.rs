@@ -126,6 +126,9 @@ fn compare<'t>(
         .position(|(wanted, found)| wanted.is_some_and(|wanted| wanted != *found));
     asking.must(differs.is_none(), [read.into()], || {
         let at = differs.unwrap_or(0);
+        if let Some(words) = original(qp, of, (from, at), (expected, &found.bytes)) {
+            return words;
+        }
         let wanted: Vec<u8> = expected[at..].iter().take(8).map_while(|byte| *byte).collect();
         let end = (at + wanted.len()).min(found.bytes.len());
         let place = from + at;
@@ -136,6 +139,37 @@ fn compare<'t>(
             format!("{:02x?} at byte {place}", &found.bytes[at..end]),
         )
     });
+}
+
+/// Describes a wrong original value of an atomic, if the byte `at` behind `from` belongs to one.
+fn original(
+    qp: &QpTrace<'_>,
+    of: pb::Slice,
+    (from, at): (usize, usize),
+    (expected, found): (&[Option<u8>], &[u8]),
+) -> Option<(String, String, String)> {
+    let is_atomic = |of: pb::Operation| matches!(of, pb::Operation::FetchAdd | pb::Operation::CompareSwap);
+    let posts = qp.posts.iter().map(|post| &post.posted.post);
+    let locals = posts
+        .filter(|post| is_atomic(post.operation()))
+        .filter_map(|post| post.local);
+    let mut begins = locals
+        .filter(|local| local.memory == of.memory)
+        .map(|local| local.offset as usize);
+    let begin = begins.find(|begin| (*begin..begin + 8).contains(&(from + at)))?;
+    let into = begin.checked_sub(from)?..begin.checked_sub(from)? + 8;
+    let wanted: Option<Vec<u8>> = expected.get(into.clone())?.iter().copied().collect();
+    let number = |bytes: &[u8]| {
+        Some(format!(
+            "{:#018x} at byte {begin}",
+            u64::from_le_bytes(bytes.try_into().ok()?)
+        ))
+    };
+    Some((
+        "original value in memory".into(),
+        number(&wanted?)?,
+        number(found.get(into)?)?,
+    ))
 }
 
 /// Returns the data of the responses to a READ or atomic before its completion. Bytes are `None` if repeated

@@ -36,6 +36,7 @@ mod next;
 mod once;
 mod order;
 pub(crate) mod pace;
+mod pair;
 mod pairing;
 mod picture;
 mod qp_history;
@@ -102,7 +103,7 @@ pub(crate) fn all() -> impl Iterator<Item = Rule> {
     let of_queue_pairs = of_queue_pairs()
         .map(|(rule, _)| *rule)
         .filter(|rule| *rule != Rule::Icrc);
-    of_talks.chain(of_queue_pairs)
+    of_talks.chain(of_queue_pairs).chain(pair::RULES.iter().copied())
 }
 
 /// Returns the numbers of the commands that a device must refuse, and that were refused.
@@ -157,5 +158,6 @@ pub(crate) fn rule(trace: &Trace) -> Ruling<'_> {
             said.given = given::in_words(said.rule, &qp.dialogue.attributes);
         }
     }
+    pair::rule(trace, &mut ruling);
     ruling
 }

@@ -124,6 +124,10 @@ pub(super) fn qp_histories(trace: &Trace) -> Vec<QpHistory<'_>> {
             to.entry(packet.bth().dest_qp().0).or_default().push(frame.place);
         }
     }
+    // The tester sees no packets of its own adapter. A request of that adapter may cause packets to any queue pair.
+    let of_tester = trace.timeline.commands.iter().filter(|done| done.side == Side::Tester);
+    let asked = of_tester.filter(|done| matches!(done.command, Command::PostSend(_)) && !is_refused(done));
+    let asked: Vec<usize> = asked.map(|done| done.place).collect();
     // Group the commands once: a long record has tens of thousands of commands, and hundreds of queue pairs.
     let mut by_handle: BTreeMap<u32, Vec<&VerbsDone>> = BTreeMap::new();
     for done in commands() {
@@ -155,7 +159,9 @@ pub(super) fn qp_histories(trace: &Trace) -> Vec<QpHistory<'_>> {
         let posts = its
             .iter()
             .filter(|done| matches!(done.command, Command::PostSend(_)) && !is_refused(done));
-        let came = to.get(&qp.qpn).cloned().unwrap_or_default();
+        let mut came = to.get(&qp.qpn).cloned().unwrap_or_default();
+        came.extend(asked.iter().filter(|place| (made.place..end).contains(*place)));
+        came.sort_unstable();
         let posts = posts.map(|done| done.place);
         let mut traffic: Vec<usize> = posts.chain(came.iter().copied()).collect();
         traffic.sort_unstable();

@@ -66,6 +66,58 @@ fn rejects_wrong_size_without_reading() {
 }
 
 #[test]
+fn refuses_sizes_before_it_reads() {
+    let directory = tempfile::tempdir().unwrap();
+    let listed = |name: String, bytes| ManifestFile {
+        name,
+        bytes,
+        sha256: hash(b""),
+    };
+    let opened = |files: Vec<ManifestFile>| {
+        std::fs::write(directory.path().join(MANIFEST), Manifest::sealed(files).to_json()).unwrap();
+        Bundle::open_unread(directory.path()).unwrap_err().to_string()
+    };
+    // Sparse files of the listed sizes. Even their hashes would match.
+    for (name, bytes) in [
+        ("001-a.rec", file::LARGEST_RECORD + 1),
+        ("verdicts.json", LARGEST_DOCUMENT + 1),
+        ("other", LARGEST_BUNDLE + 1),
+    ] {
+        File::create(directory.path().join(name))
+            .unwrap()
+            .set_len(bytes)
+            .unwrap();
+        let error = opened(vec![listed(name.into(), bytes)]);
+        assert!(
+            error.contains(&format!("with {bytes} bytes; expected at most")),
+            "{error}"
+        );
+    }
+    let records = (0..17).map(|number| listed(format!("{number}.rec"), file::LARGEST_RECORD));
+    assert!(opened(records.collect()).contains("its files have"));
+    let many = (0..=MOST_FILES).map(|number| listed(number.to_string(), 0));
+    assert!(opened(many.collect()).contains("it lists 10001 files; expected at most 10000"));
+}
+
+#[test]
+fn directory_of_many_files_is_no_bundle() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("manifest.txt"), "").unwrap();
+    assert_eq!(naming(directory.path(), "manifest.txt"), "");
+    let bundle = Bundle::open(directory.path()).unwrap();
+    assert_eq!(bundle.added().unwrap(), [""; 0]);
+    for number in 0..MOST_FILES + 4 {
+        std::fs::hard_link(
+            directory.path().join("manifest.txt"),
+            directory.path().join(format!("{number}")),
+        )
+        .unwrap();
+    }
+    let error = bundle.added().unwrap_err().to_string();
+    assert!(error.contains("it has more than 10004 files"), "{error}");
+}
+
+#[test]
 fn pipe_does_not_block() {
     let directory = tempfile::tempdir().unwrap();
     let pipe = directory.path().join("pipe");
@@ -80,4 +132,48 @@ fn rejects_manifest_that_is_a_link() {
     std::os::unix::fs::symlink("/dev/zero", directory.path().join(MANIFEST)).unwrap();
     let error = Bundle::open(directory.path()).unwrap_err().to_string();
     assert!(error.contains("it is no plain file"), "{error}");
+}
+
+/// Writes a complete bundle with one large record, and compresses it. Returns the record's bytes.
+fn with_packed(directory: &Path) -> Vec<u8> {
+    let bytes: Vec<u8> = (0..100_000u32).flat_map(|i| (i % 4001).to_le_bytes()).collect();
+    std::fs::write(directory.join("001-t.rec"), &bytes).unwrap();
+    let writer = BundleWriter {
+        directory: directory.into(),
+        records: 1,
+    };
+    writer.seal().unwrap();
+    Bundle::open(directory).unwrap().pack().unwrap();
+    bytes
+}
+
+#[test]
+fn compressed_record_reads_as_the_plain_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let bytes = with_packed(directory.path());
+    let file = std::fs::read(directory.path().join("001-t.rec.zst")).unwrap();
+    assert!(file.len() < bytes.len() / 2, "{}", file.len());
+    let bundle = Bundle::open(directory.path()).unwrap();
+    assert_eq!(bundle.each_record().next().unwrap().bytes().unwrap(), bytes);
+    assert_eq!(bundle.added().unwrap(), Vec::<String>::new());
+    // A worker that died before it reported the end of its run resumes the run.
+    std::fs::write(directory.path().join(packed::UNFINISHED), "x").unwrap();
+    let resumed = BundleWriter::resume(directory.path(), 1).unwrap();
+    assert_eq!(names(resumed.directory()).unwrap(), ["001-t.rec"]);
+    resumed.seal().unwrap();
+    assert_eq!(Bundle::open(directory.path()).unwrap().sha256(), bundle.sha256());
+}
+
+#[test]
+fn altered_compressed_record_is_an_error() {
+    let directory = tempfile::tempdir().unwrap();
+    with_packed(directory.path());
+    let path = directory.path().join("001-t.rec.zst");
+    let file = std::fs::read(&path).unwrap();
+    let larger = ruzstd::encoding::compress_to_vec(&[0u8; 1 << 20][..], ruzstd::encoding::CompressionLevel::Fastest);
+    for altered in [&file[..0], &file[..file.len() - 9], b"text", &larger] {
+        std::fs::write(&path, altered).unwrap();
+        let error = Bundle::open(directory.path()).unwrap_err().to_string();
+        assert!(error.contains("001-t.rec"), "{error}");
+    }
 }

@@ -7,7 +7,7 @@ use prost::bytes::Bytes;
 use verbatim_record_proto as pb;
 use verbatim_wire::{Delimiter, Lid, MKey, Mad, RespTime, SubnetTimeout};
 
-use super::verbs::{self, Frame, RoundTrips, Side, VerbsAnswered, VerbsAsked, VerbsTold, Waited};
+use super::verbs::{self, Frame, KernelReport, RoundTrips, Side, VerbsAnswered, VerbsAsked, VerbsTold, Waited};
 use super::{Arrived, Begin, Entry, Match, Note, Reset, Role, Sent, StopReason, Stopped};
 use crate::time::{Span, Time, TimeSource};
 
@@ -268,6 +268,7 @@ messages! {
     Note { at text }
     Stopped { reason text }
     Frame { number label port received at bytes delimiter }
+    KernelReport { side text }
     VerbsAsked { number label side at command }
     VerbsAnswered { number at host_at reply }
     VerbsTold { side at host_at event }
@@ -304,7 +305,7 @@ macro_rules! kinds {
     };
 }
 kinds! {
-    Begin Sent Arrived Note Stopped Restored Frame VerbsAsked VerbsAnswered VerbsTold Waited RoundTrips Reset;
+    Begin Sent Arrived Note Stopped Restored Frame VerbsAsked VerbsAnswered VerbsTold Waited RoundTrips Reset KernelReport;
     Label = LabelDefinition { number name role }
     Silence = Silence { exchange at subnet_timeout; resp_time = resp_time_value }
     Returned = Returned { exchange at errno }

@@ -104,6 +104,15 @@ pub struct Waited {
     pub until: Time,
 }
 
+/// A report of an error that the kernel of a host printed on its console during the test.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KernelReport {
+    /// The host.
+    pub side: Side,
+    /// The lines of the report.
+    pub text: String,
+}
+
 /// The delay of the path, measured with requests to which the device responds at once.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RoundTrips {

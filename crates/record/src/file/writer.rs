@@ -33,16 +33,18 @@ pub(super) struct Writer {
 }
 
 impl Writer {
+    /// The writer fails at a record that the reader would refuse.
+    ///
     /// # Errors
     /// Returns an error when the system cannot start a thread.
-    pub(super) fn new(file: File) -> io::Result<Self> {
+    pub(super) fn new(file: File, most_bytes: u64, most_entries: usize) -> io::Result<Self> {
         let (work, todo) = sync_channel(WAITING);
         let (done, empty) = sync_channel(4);
         let error = Arc::new(OnceLock::new());
         let first_error = Arc::clone(&error);
         let thread = std::thread::Builder::new()
             .name("record".into())
-            .spawn(move || write_all(file, &todo, &done, &first_error))?;
+            .spawn(move || write_all((file, most_bytes, most_entries), &todo, &done, &first_error))?;
         Ok(Self {
             work: Some(work),
             empty,
@@ -92,13 +94,29 @@ impl Drop for Writer {
     }
 }
 
-fn write_all(mut file: File, todo: &Receiver<Work>, done: &SyncSender<Vec<Entry>>, first_error: &OnceLock<io::Error>) {
+fn write_all(
+    (mut file, most_bytes, most_entries): (File, u64, usize),
+    todo: &Receiver<Work>,
+    done: &SyncSender<Vec<Entry>>,
+    first_error: &OnceLock<io::Error>,
+) {
+    let (mut written, mut count) = (0, 0);
+    let too_large = || {
+        let most = format!(
+            "the record would exceed {most_bytes} bytes or {most_entries} entries, the most that can be read back"
+        );
+        io::Error::new(io::ErrorKind::FileTooLarge, most)
+    };
     let mut bytes = Vec::with_capacity(CHUNK + (1 << 12));
     let fail = |error| {
         // Keep only the first error.
         let _ = first_error.set(error);
     };
     let mut write = |bytes: &mut Vec<u8>| {
+        written += bytes.len() as u64;
+        if written > most_bytes {
+            fail(too_large());
+        }
         // After an error the file stays incomplete, so later entries are dropped.
         if first_error.get().is_none()
             && let Err(error) = file.write_all(bytes)
@@ -113,6 +131,10 @@ fn write_all(mut file: File, todo: &Receiver<Work>, done: &SyncSender<Vec<Entry>
     }) {
         match work {
             Work::Entries(mut entries) => {
+                count += entries.len();
+                if count > most_entries {
+                    fail(too_large());
+                }
                 for entry in entries.drain(..) {
                     append(&entry, &mut bytes).unwrap_or_else(fail);
                     if bytes.len() >= CHUNK {
@@ -151,4 +173,29 @@ fn append(entry: &Entry, bytes: &mut Vec<u8>) -> io::Result<()> {
     header[..4].copy_from_slice(&(body.len() as u32).to_le_bytes());
     header[4..].copy_from_slice(&crc32fast::hash(body).to_le_bytes());
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn record_that_cannot_be_read_back_fails_at_write() {
+        let note = |bytes: usize| Entry::Journal {
+            area: "a".into(),
+            change: "x".repeat(bytes),
+        };
+        for (entries, fails) in [
+            (vec![note(100)], false),
+            (vec![note(2000)], true),
+            (vec![note(1), note(1), note(1)], true),
+        ] {
+            let mut writer = Writer::new(tempfile::tempfile().unwrap(), 1000, 2).unwrap();
+            writer.take(entries);
+            writer.wait();
+            let error = writer.error().map(ToString::to_string);
+            assert_eq!(error.is_some(), fails, "{error:?}");
+            assert!(error.is_none_or(|error| error.contains("exceed 1000 bytes or 2 entries")));
+        }
+    }
 }

@@ -152,6 +152,7 @@ impl Tracing {
             Entry::Stopped(stopped) => trace.stopped = Some(stopped),
             Entry::Restored(restored) => trace.restored.push(restored),
             Entry::Reset(reset) => trace.resets.push(*reset),
+            Entry::KernelReport(report) => trace.kernel_reports.push(report),
         }
         Ok(())
     }

@@ -134,6 +134,7 @@ impl VirtualConfig {
             list("link_choices", &self.link_choice_names()),
             list("disturbance", &self.disturbance_names()),
             self.busy.map(|of_16| format!("busy={of_16}")),
+            self.infiniband.then(|| "infiniband=true".into()),
             self.ipv6.then(|| "ipv6=true".into()),
             self.rules_of_hardware.then(|| "simulated=false".into()),
         ];

@@ -66,6 +66,8 @@ struct RawRig {
     link_choices: Option<Spanned<Vec<Spanned<String>>>>,
     disturbance: Option<Spanned<Vec<Spanned<String>>>>,
     busy: Option<Spanned<i64>>,
+    infiniband: Option<Spanned<bool>>,
+    verbs: Option<Spanned<bool>>,
     ipv6: Option<Spanned<bool>>,
     simulated: Option<Spanned<bool>>,
     env: Option<Spanned<BTreeMap<String, Spanned<String>>>>,
@@ -89,6 +91,8 @@ struct RawRig {
     dut_out_of_order: Option<Spanned<bool>>,
     reset: Option<Spanned<Vec<String>>>,
     reset_within: Option<Spanned<i64>>,
+    dut_console: Option<Spanned<String>>,
+    tester_console: Option<Spanned<String>>,
     time_scale: Option<Spanned<i64>>,
     time_scale_least: Option<Spanned<i64>>,
     agent_within: Option<Spanned<i64>>,
@@ -249,6 +253,7 @@ fn check(rig: RawRig, header: Range<usize>, path: &Path) -> Result<RigConfig, Wr
         deviations: Register::default(),
         slow: slow::slowness(&rig)?,
         reset: slow::reset(&rig, path)?,
+        consoles: slow::consoles(&rig, path),
         known: KnownOfDut {
             ack_timeout_least: within(rig.dut_ack_timeout_least.as_ref(), ACK_TIMEOUT_LEAST, 0, 31)?.unwrap_or(0),
             out_of_order: rig.dut_out_of_order.as_ref().is_some_and(|may| *may.get_ref()),
@@ -262,6 +267,7 @@ fn check(rig: RawRig, header: Range<usize>, path: &Path) -> Result<RigConfig, Wr
                     None => return missing("port", kind, header),
                 },
                 agent: peer::agent_if_any(&rig, &at)?.map(Box::new),
+                verbs: verbs(&rig)?,
             },
             "model" => RigKind::Model {
                 socket: model_socket(&rig, kind, &header, path)?,
@@ -290,6 +296,16 @@ fn labels(given: &[Spanned<String>]) -> Result<Vec<String>, Wrong> {
         )
     };
     given.iter().map(label).collect()
+}
+
+fn verbs(rig: &RawRig) -> Result<bool, Wrong> {
+    match &rig.verbs {
+        Some(key) if *key.get_ref() && rig.agent.is_none() => wrong(
+            key.span(),
+            "\"verbs\" needs the agent on the DUT's host: add `agent = \"HOST:7000\"` with its certificates",
+        ),
+        key => Ok(key.as_ref().is_some_and(|key| *key.get_ref())),
+    }
 }
 
 fn deviation_files(given: &[Spanned<String>], file: &Path) -> Result<Vec<PathBuf>, Wrong> {

@@ -27,6 +27,15 @@ impl Default for Slowness {
     }
 }
 
+/// Logs to which the consoles of Linux hosts are written. Verbatim reads the kernels' reports of errors from them.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Consoles {
+    /// Console of the DUT's host. Its kernel is part of the device under test.
+    pub dut: Option<PathBuf>,
+    /// Console of the tester's host.
+    pub tester: Option<PathBuf>,
+}
+
 /// The command that resets a device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ResetConfig {

@@ -12,8 +12,8 @@ use verbatim_tester::{Need, Route};
 use verbatim_wire::{Lid, MKey, SubnetTimeout};
 
 use super::{
-    BUILT_IN, DeviceSeed, KnownOfDut, ProfileName, ResetConfig, RigConfig, RigFile, RigFileError, RigKind, Slowness,
-    VirtualConfig,
+    BUILT_IN, Consoles, DeviceSeed, KnownOfDut, ProfileName, ResetConfig, RigConfig, RigFile, RigFileError, RigKind,
+    Slowness, VirtualConfig,
 };
 
 const WHOLE: &str = r#"config_version = 1
@@ -84,6 +84,7 @@ fn reads_every_kind_and_adds_built_in() {
                 device: "mlx5_0".into(),
                 port: 2,
                 agent: None,
+                verbs: false,
             },
             route: Route::Directed(vec![2, 17]),
             m_key: MKey(0xFEDC_BA98_7654_3210),
@@ -96,6 +97,7 @@ fn reads_every_kind_and_adds_built_in() {
             env: [("LD_BIND_NOW".to_string(), "1".to_string())].into(),
             slow: Slowness::default(),
             reset: None,
+            consoles: Consoles::default(),
             deviation_files: Vec::new(),
             deviations: Register::default(),
             known: KnownOfDut::default(),
@@ -562,4 +564,24 @@ fn reads_deviation_files() {
         parse(rigs).unwrap().find("core").unwrap().deviations,
         Register::default()
     );
+}
+
+#[test]
+fn pair_is_found_and_not_listed() {
+    let file = RigFile::built_in();
+    let pair = file.find("virtual-ib").unwrap();
+    assert!(file.rigs.iter().all(|rig| rig.name != pair.name));
+    let offers = pair.offers();
+    assert!(offers.contains(&Need::NativePair) && !offers.contains(&Need::Packets));
+    let own = parse(&rig("name = \"virtual-ib\"\nkind = \"virtual\"\n")).unwrap();
+    assert!(own.find("virtual-ib").unwrap().offers().contains(&Need::Packets));
+}
+
+#[test]
+fn verbs_of_a_umad_rig_need_an_agent() {
+    let umad = "name = \"a\"\nkind = \"umad\"\ndevice = \"x\"\nport = 1\nroute = \"0,1\"\nverbs = true\n";
+    let error = parse(&rig(umad)).unwrap_err().to_string();
+    assert!(error.contains("needs the agent on the DUT's host"), "{error}");
+    let file = parse(&rig(&format!("{umad}agent = \"unix:/run/a\"\n"))).unwrap();
+    assert!(file.rigs[0].offers().contains(&Need::NativePair));
 }

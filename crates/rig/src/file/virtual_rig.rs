@@ -92,6 +92,8 @@ pub struct VirtualConfig {
     pub disturbance: Disturbances,
     /// How many of 16 SMPs get a response with the status "busy", at random; None if the seed decides.
     pub busy: Option<u8>,
+    /// Whether the adapters of tester and device are on InfiniBand; else on Ethernet.
+    pub infiniband: bool,
     /// Whether frames use IPv6; else IPv4.
     pub ipv6: bool,
     /// Whether the rules for hardware apply; else those for simulated time.
@@ -158,14 +160,15 @@ impl VirtualConfig {
             (_, None) => adapter,
         };
         let defects: Vec<Defect> = self.profile.defects().iter().chain(&self.defects).copied().collect();
-        VirtualRig::new(self.profile(), &defects)
+        let rig = VirtualRig::new(self.profile(), &defects)
             .with_adapter(adapter, &self.adapter_defects)
             .with_link_defects(&self.link_defects)
             .with_link_choices(self.link_choices)
             .with_disturbance(
                 self.disturbance
                     .drawn(self.varied_by().unwrap_or(0), self.rules_of_hardware),
-            )
+            );
+        if self.infiniband { rig.on_infiniband() } else { rig }
     }
 
     /// Returns the device's profile, varied by the seed.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use verbatim_hw::ether::{DatagramPair, PacketSocket};
 use verbatim_record::Side;
 use verbatim_record::verbs::pb;
-use verbatim_tester::{FramePort, Need, RigInfo, Stop};
+use verbatim_tester::{FramePort, RigInfo, Stop};
 use verbatim_verbs::Limits;
 use verbatim_wire::ether::MacAddress;
 
@@ -33,7 +33,6 @@ pub(crate) fn packet(config: &RigConfig, of: &PacketConfig, cancel: Arc<AtomicBo
     is_the_device(config, &of.agent, &dut)?;
     is_not_us(config, of.ip, mac, &dut)?;
     let info = RigInfo {
-        offers: vec![Need::Packets],
         frames: Some(FramePort {
             mac,
             ip: of.ip,
@@ -60,8 +59,35 @@ pub(crate) fn packet(config: &RigConfig, of: &PacketConfig, cancel: Arc<AtomicBo
 
 /// Opens a rig of kind `verbs`.
 pub(crate) fn pair(config: &RigConfig, of: &VerbsConfig, cancel: Arc<AtomicBool>) -> Result<OpenRig, RigError> {
-    let own = LocalVerbs::open(&of.device, of.port, Limits::default()).map_err(|why| lost(config, why))?;
-    let (agent, told) = agent(config, &of.agent)?;
+    let (mut rig, told, _) = hosts(config, (&of.device, of.port), &of.agent, cancel)?;
+    let info = RigInfo {
+        gid_indices: (of.dut_gid_index, of.gid_index),
+        ..info(config, rig.measure_host_bound())
+    };
+    let mut fingerprint = json!({
+        "kind": "verbs",
+        "program": env!("CARGO_PKG_VERSION"),
+        "kernel": fingerprint::kernel(),
+    });
+    fingerprint["adapter"] = told["adapter"].clone();
+    fingerprint["agent"] = told["agent"].clone();
+    Ok(OpenRig {
+        info,
+        session: Session::Real(Box::new(rig)),
+        fingerprint,
+    })
+}
+
+/// Opens the adapters of the tester and of the DUT's host. Also returns the descriptions of both, and whether they are
+/// on InfiniBand.
+pub(crate) fn hosts(
+    config: &RigConfig,
+    (device, port): (&str, u8),
+    of: &AgentConfig,
+    cancel: Arc<AtomicBool>,
+) -> Result<(PeerRig, Value, bool), RigError> {
+    let own = LocalVerbs::open(device, port, Limits::default()).map_err(|why| lost(config, why))?;
+    let (agent, told) = agent(config, of)?;
     let mut rig = PeerRig::new(
         None,
         vec![(Side::Dut, agent), (Side::Tester, Box::new(own))],
@@ -70,7 +96,7 @@ pub(crate) fn pair(config: &RigConfig, of: &VerbsConfig, cancel: Arc<AtomicBool>
     );
     let tester = opened(config, &mut rig, Side::Tester)?;
     let dut = opened(config, &mut rig, Side::Dut)?;
-    is_the_device(config, &of.agent, &dut)?;
+    is_the_device(config, of, &dut)?;
     if dut.ethernet != tester.ethernet {
         let kind = |ethernet| if ethernet { "Ethernet" } else { "InfiniBand" };
         return Err(refused(
@@ -84,25 +110,10 @@ pub(crate) fn pair(config: &RigConfig, of: &VerbsConfig, cancel: Arc<AtomicBool>
             ),
         ));
     }
-    let info = RigInfo {
-        offers: vec![Need::Verbs],
-        gid_indices: (of.dut_gid_index, of.gid_index),
-        ..info(config, rig.measure_host_bound())
-    };
     let mut adapter = of_host(&tester);
-    adapter["driver"] = fingerprint::driver(&of.device);
-    let fingerprint = json!({
-        "kind": "verbs",
-        "program": env!("CARGO_PKG_VERSION"),
-        "kernel": fingerprint::kernel(),
-        "adapter": adapter,
-        "agent": told,
-    });
-    Ok(OpenRig {
-        info,
-        session: Session::Real(Box::new(rig)),
-        fingerprint,
-    })
+    adapter["driver"] = fingerprint::driver(device);
+    let told = json!({ "adapter": adapter, "agent": told, "device": of_host(&dut) });
+    Ok((rig, told, !dut.ethernet))
 }
 
 /// Returns the descriptions of the agent and of its device, for a rig that uses the agent only for these descriptions.

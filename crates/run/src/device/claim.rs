@@ -17,7 +17,7 @@ use verbatim_rig::{RigConfig, RigKind};
 use verbatim_tester::{Area, FileJournal, Journal, JournalError, JournalOwner, Left, Part, Pending, Step, Stop};
 use verbatim_wire::MKey;
 
-use super::locks::{Holder, Lock};
+use super::locks::{Holder, Lock, Records};
 use super::{DeviceLock, journal_owner, lock};
 use crate::RunError;
 use crate::lease::Lease;
@@ -101,6 +101,7 @@ impl Claimed {
             journals: self.journals.clone(),
             rig: self.rig.name.clone(),
             changed,
+            generation: self.journal.generation(),
         };
         if let DeviceLock::Held(lock, _) = &self.device {
             lock.tell(&holder)?;
@@ -279,12 +280,28 @@ fn left_elsewhere(
     }
 }
 
-/// Marks a rig's journal as missing, if the lock file says that a run with this journal directory left the device
-/// changed, but no journal lists the change. Later attempts to open a marked journal fail.
+/// Returns whether the record of a rig's device has a greater generation than the rig's journal. [`miss`] then marks
+/// the journal. Takes no lock.
+#[must_use]
+pub fn is_older(rig: &RigConfig, journals: &Path) -> bool {
+    let peeked = rig
+        .device_identity()
+        .and_then(|device| Some(Records::find().ok()?.peek(&rig.name, &device)));
+    peeked.is_some_and(|before| {
+        let generation = FileJournal::generation_of(journals, &rig.name);
+        before.rig == rig.name
+            && true_name(&before.journals) == true_name(journals)
+            && generation.is_some_and(|generation| before.generation > generation)
+    })
+}
+
+/// Marks a rig's journal as missing, if the record says that a run with this journal directory left the device
+/// changed, but no journal lists the change. Also marks the journal if the record has a greater generation: then the
+/// whole directory is an older copy. Later attempts to open a marked journal fail.
 ///
 /// # Errors
 /// When the mark cannot be written.
-pub(crate) fn miss(rig: &RigConfig, journals: &Path) -> Result<(), RunError> {
+pub fn miss(rig: &RigConfig, journals: &Path) -> Result<(), RunError> {
     let Some(device) = rig.device_identity() else {
         return Ok(());
     };
@@ -300,18 +317,31 @@ pub(crate) fn miss(rig: &RigConfig, journals: &Path) -> Result<(), RunError> {
     let Ok(Ok((lock, before))) = lock(&device, rig, false) else {
         return Ok(());
     };
-    if !before.changed || true_name(&before.journals) != true_name(journals) {
+    if true_name(&before.journals) != true_name(journals) {
         return Ok(());
     }
-    let is_there = match &journal {
-        None => Ok(false),
-        Some(journal) if !journal.pending().is_empty() => return Ok(()),
-        Some(_) => FileJournal::must_be_there(journals, &journal_owner(rig)),
+    let generation = journal.as_ref().map_or(0, FileJournal::generation);
+    // Without any generation, the files are gone.
+    let is_copy = generation > 0 || !before.changed;
+    let is_older = before.rig == rig.name && before.generation > generation && is_copy;
+    let marked = match &journal {
+        None => Ok(()),
+        Some(_) if is_older => {
+            let missed = format!(
+                "an older copy of the journals was put back, such as a backup: their generation is {generation}, and \
+                 runs on this device have reached {}",
+                before.generation
+            );
+            FileJournal::require(journals, &journal_owner(rig), before.generation, &missed)
+        }
+        Some(journal) if !before.changed || !journal.pending().is_empty() => return Ok(()),
+        Some(_) => FileJournal::must_be_there(journals, &journal_owner(rig)).map(drop),
     };
-    let missed = is_there.and_then(|_| {
+    let missed = marked.and_then(|()| {
         // The journal directory now shows the problem, so the record no longer needs to.
         lock.tell(&Holder {
             changed: false,
+            generation: 0,
             ..before
         })
     });

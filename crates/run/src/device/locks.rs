@@ -55,6 +55,9 @@ pub(super) struct Holder {
     pub(super) rig: String,
     /// Whether the process changed the device and has not restored it yet.
     pub(super) changed: bool,
+    /// The generation of the rig's journal; 0 if unknown.
+    #[serde(default)]
+    pub(super) generation: u64,
 }
 
 impl Holder {
@@ -116,6 +119,11 @@ impl Records {
         Err(io::Error::new(failure.kind(), what))
     }
 
+    /// Returns the content of the record of a rig's device, without the lock.
+    pub(super) fn peek(&self, rig: &str, device: &str) -> Holder {
+        Holder::read(&self.of(rig, device))
+    }
+
     /// Returns the path of a record.
     fn of(&self, rig: &str, name: &str) -> PathBuf {
         let directory = match self.are_by_rig {
@@ -155,7 +163,7 @@ impl Lock {
         &self.record
     }
 
-    /// Writes the record.
+    /// Writes the record to the disk. After a power failure, an older record would name a change that is restored.
     ///
     /// # Errors
     /// Error of the system call.
@@ -168,7 +176,8 @@ impl Lock {
         file.rewind()?;
         file.write_all(&text)?;
         file.set_len(text.len() as u64)?;
-        self.is_over.set(!holder.changed);
+        file.sync_data()?;
+        self.is_over.set(!holder.changed && holder.generation == 0);
         Ok(())
     }
 
@@ -405,6 +414,26 @@ mod tests {
         drop(held);
         assert!(alone("d", &link).is_ok());
         assert!(alone("d", &base.path().join("none")).is_ok());
+    }
+
+    #[test]
+    fn record_with_a_generation_outlives_its_lock() {
+        let base = tempfile::tempdir().unwrap();
+        let (records, name) = (records(base.path(), false), format!("d of {}", base.path().display()));
+        let told = |generation| {
+            let holder = Holder {
+                generation,
+                ..Holder::default()
+            };
+            let (lock, _) = taken(base.path(), "d", None, |_| true).unwrap();
+            lock.tell(&holder).unwrap();
+            let path = lock.path().to_path_buf();
+            drop(lock);
+            assert_eq!(records.peek("r", &name), holder);
+            path.exists()
+        };
+        assert!(told(2));
+        assert!(!told(0));
     }
 
     #[test]

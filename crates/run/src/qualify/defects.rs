@@ -65,10 +65,10 @@ impl AnyDefect {
     }
 
     /// Returns whether a test is for this defect: it checks the defect's statement and uses the part with the defect.
-    /// Tests of the link that send MADs also count for defects of the agents.
+    /// Tests of the link or the adapter that send MADs also count for defects of the agents.
     pub(super) fn concerns(self, test: &Test) -> bool {
         let part = Part::of(test);
-        let asks = part == Part::Link && test.needs.contains(&Need::Mad);
+        let asks = part != Part::Agents && test.needs.contains(&Need::Mad);
         test.statements.contains(&self.statement()) && (part == self.part() || asks && self.part() == Part::Agents)
     }
 

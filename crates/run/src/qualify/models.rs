@@ -2,13 +2,15 @@
 
 use verbatim_device::link::LinkChoices;
 use verbatim_rig::{DeviceSeed, Disturbances, ProfileName, VirtualConfig};
-use verbatim_tester::Test;
+use verbatim_tester::{Need, Test};
 use verbatim_wire::MKey;
 
 use super::defects::Part;
 
 /// Name of the model for tests of the adapter.
 const ADAPTER: &str = "adapter";
+/// Name of the model for tests with two adapters on InfiniBand.
+const PAIR: &str = "infiniband-pair";
 /// Initial M_Key of devices; the seed is in the low bits.
 const FOUND_KEY: u64 = 0x5EED_CA11_0B5E_0000;
 
@@ -21,8 +23,8 @@ pub struct Model {
     pub config: VirtualConfig,
 }
 
-/// Returns all sound models: devices of three profiles for tests of management and the link layer, an adapter, and a
-/// device for all tests. The seed selects the capabilities of the last device.
+/// Returns all sound models: devices of three profiles for tests of management and the link layer, an adapter, a pair
+/// of adapters on InfiniBand, and a device for all tests. The seed selects the capabilities of the last device.
 #[must_use]
 pub fn sound_models() -> Vec<Model> {
     let model = |name, profile| Model {
@@ -35,6 +37,7 @@ pub fn sound_models() -> Vec<Model> {
     let profiles = [ProfileName::Full, ProfileName::Minimal, ProfileName::OneDataVl];
     let mut models: Vec<_> = profiles.map(|profile| model(profile.name(), profile)).into();
     models.push(model(ADAPTER, ProfileName::Full));
+    models.push(model(PAIR, ProfileName::Full));
     models.push(model(ProfileName::Any.name(), ProfileName::Any));
     models
 }
@@ -53,7 +56,13 @@ pub(super) fn disturbance(seed: u64) -> Disturbances {
 impl Model {
     /// Returns whether a test runs on this model.
     pub(crate) fn is_for(&self, test: &Test) -> bool {
-        self.is_drawn() || (Part::of(test) == Part::Adapter) == (self.name == ADAPTER)
+        let needs = |need| test.needs.contains(&need);
+        match self.name {
+            _ if self.is_drawn() => true,
+            ADAPTER => Part::of(test) == Part::Adapter && !needs(Need::NativePair),
+            PAIR => needs(Need::Verbs) && !needs(Need::Packets),
+            _ => Part::of(test) != Part::Adapter,
+        }
     }
 
     /// Returns whether the seed selects the model's capabilities. Defects do not run on such a model, because it may
@@ -84,7 +93,8 @@ impl Model {
                 };
             }
             Part::Adapter => {
-                model.ipv6 = other;
+                model.infiniband = self.name == PAIR || self.is_drawn() && test.needs.contains(&Need::NativePair);
+                model.ipv6 = other && !model.infiniband;
                 if seed == 0 && !self.is_drawn() {
                     model.seed = DeviceSeed::None;
                 }

@@ -264,6 +264,7 @@ fn journal_applies_only_to_its_device() {
     let area = Area {
         attribute: AttributeId::PORT_INFO.0,
         name: "PortInfo".into(),
+        own: false,
     };
     let part = Part {
         modifier: 0,

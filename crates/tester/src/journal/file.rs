@@ -1,7 +1,7 @@
 //! The journal file: written and locked by one process, read by others without the lock.
 
 use std::fs::{DirBuilder, File, TryLockError};
-use std::io::{self, Read as _, Seek, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 use verbatim_wire::MKey;
 
 use super::room::{Room, is_full};
+use super::witness::Witness;
 use super::{Area, Content, Journal, JournalError, Owner, Part, Pending, VERSION};
 use crate::Step;
 
@@ -42,6 +43,7 @@ impl FileJournal {
         make(directory, &owner.rig).map_err(io(directory))?;
         let lock = lock(directory, &owner.rig)?;
         let path = place(directory, &owner.rig);
+        let mut of_before = None;
         if !path.exists()
             && let Some(rig) = of_the_same_device(directory, &owner)
         {
@@ -56,9 +58,21 @@ impl FileJournal {
                 });
             }
             std::fs::rename(&other, &path).map_err(io(&other))?;
-            witness(&lock, Some(&owner)).map_err(io(&path))?;
-            if let Ok(gone) = File::options().write(true).open(lock_place(directory, &rig)) {
-                witness(&gone, None).map_err(io(&other))?;
+            let (own, its) = (lock_place(directory, &owner.rig), lock_place(directory, &rig));
+            of_before = Some(Witness::read(&own).map_or(0, |witness| witness.generation));
+            let generation = Witness::read(&its).map_or(0, |witness| witness.generation);
+            let moved = Witness {
+                generation,
+                owner: Some(owner.clone()),
+                ..Witness::default()
+            };
+            moved.write(&lock, &own).map_err(io(&path))?;
+            if let Ok(gone) = File::options().read(true).write(true).open(&its) {
+                let settled = Witness {
+                    generation: generation + 1,
+                    ..Witness::default()
+                };
+                settled.write(&gone, &its).map_err(io(&other))?;
             }
         }
         let content = match read(directory, &owner.rig) {
@@ -86,12 +100,24 @@ impl FileJournal {
             Err(source) => return Err(JournalError::Io { path, source }),
         };
         let content = Content { owner, ..content };
-        Ok(Self {
+        let mut journal = Self {
             path,
             content,
             lock,
             room,
-        })
+        };
+        if let Some(generation) = of_before {
+            // The generations of this rig go on.
+            journal.content.generation = journal.content.generation.max(generation);
+            journal.write()?;
+        }
+        Ok(journal)
+    }
+
+    /// Returns how often the rig's journals have changed so far.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.content.generation
     }
 
     /// Returns the directory of a rig's journal and its companion files, within the directory of all journals.
@@ -200,10 +226,32 @@ impl FileJournal {
         if lock_place(directory, rig).exists() || place(directory, rig).exists() {
             return Ok(false);
         }
-        Self::prepare(directory, rig)?;
-        let lock = File::options().write(true).open(lock_place(directory, rig))?;
-        witness(&lock, Some(&rig.into()))?;
+        Self::require(directory, &rig.into(), 0, "")?;
         Ok(true)
+    }
+
+    /// Records in the lock file that a journal must exist, of at least this generation. `missed` tells how it was
+    /// found out that this journal is missing.
+    ///
+    /// # Errors
+    /// When the lock file cannot be written.
+    pub fn require(directory: &Path, owner: &Owner, generation: u64, missed: &str) -> io::Result<()> {
+        Self::prepare(directory, &owner.rig)?;
+        let path = lock_place(directory, &owner.rig);
+        let lock = File::options().read(true).write(true).open(&path)?;
+        let found = Witness::read(&path).unwrap_or_default();
+        let witness = Witness {
+            generation: generation.max(found.generation),
+            owner: Some(owner.clone()),
+            missed: missed.into(),
+        };
+        witness.write(&lock, &path)
+    }
+
+    /// Returns [`FileJournal::generation`] of a rig without its lock; `None` if the journal is damaged.
+    #[must_use]
+    pub fn generation_of(directory: &Path, rig: &str) -> Option<u64> {
+        read(directory, rig).ok().map(|content| content.generation)
     }
 
     /// Checks for a removed journal, when another source says that the device is still changed. If the journal is
@@ -215,11 +263,8 @@ impl FileJournal {
         if place(directory, &owner.rig).exists() {
             return Ok(false);
         }
-        Self::prepare(directory, &owner.rig)?;
-        let path = lock_place(directory, &owner.rig);
-        if std::fs::metadata(&path)?.len() == 0 {
-            let lock = File::options().read(true).write(true).open(&path)?;
-            witness(&lock, Some(owner))?;
+        if Witness::read(&lock_place(directory, &owner.rig)).is_ok_and(|witness| witness.owner.is_none()) {
+            Self::require(directory, owner, 0, "")?;
         }
         Ok(true)
     }
@@ -240,11 +285,18 @@ impl FileJournal {
     fn try_to_write(&mut self) -> Result<(), JournalError> {
         let io = io(&self.path);
         let directory = self.path.parent().unwrap_or(Path::new("."));
+        let lock = directory.join(format!("{}{LOCK}", self.content.owner.rig));
+        self.content.generation += 1;
+        let witness = Witness {
+            generation: self.content.generation,
+            owner: (!self.content.areas.is_empty()).then(|| self.content.owner.clone()),
+            ..Witness::default()
+        };
         if self.content.areas.is_empty() {
             // The lock file is cleared before the journal is removed, and filled after the journal is written. A
-            // crash between the two steps may leave a journal that the lock file does not record. It never leaves
-            // the record of a journal that does not exist.
-            witness(&self.lock, None).map_err(&io)?;
+            // crash between the two steps leaves a journal that is one generation older than the record of its end,
+            // or newer than the record. It never leaves the record of a journal that does not exist.
+            witness.write(&self.lock, &lock).map_err(&io)?;
             match std::fs::remove_file(&self.path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io(error)),
                 _ => {}
@@ -264,7 +316,7 @@ impl FileJournal {
             file.write_all(&text).map_err(&io)?;
             file.sync_all().map_err(&io)?;
             std::fs::rename(&part, &self.path).map_err(&io)?;
-            witness(&self.lock, Some(&self.content.owner)).map_err(&io)?;
+            witness.write(&self.lock, &lock).map_err(&io)?;
         }
         File::open(directory)
             .and_then(|directory| directory.sync_all())
@@ -431,51 +483,60 @@ enum Unread {
 }
 
 /// Reads the journal of a rig. If the file is absent, nothing is to be restored, unless the lock file records that a
-/// journal must exist.
+/// journal must exist. A journal of an older generation than the lock file records is damage too.
 fn read(directory: &Path, rig: &str) -> Result<Content, Unread> {
-    let path = place(directory, rig);
-    match std::fs::read(&path) {
-        Ok(text) => parse(&text).map_err(Unread::Damaged),
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Unread::Io(error)),
-        Err(_) => match std::fs::read(lock_place(directory, rig)) {
-            // Checks again: another process may have settled or saved the journal between the two reads.
-            Ok(text) if !text.is_empty() && !path.exists() => Err(Unread::Damaged(
-                "the file is gone, and no record shows that the device was restored".into(),
-            )),
-            _ => Ok(Content::default()),
-        },
+    let mut found = read_once(directory, rig)?;
+    // Another process may have saved or settled the journal while this one read the two files.
+    for _ in 0..2 {
+        if found.is_err() {
+            found = read_once(directory, rig)?;
+        }
     }
+    found.map_err(Unread::Damaged)
 }
 
-/// First line of the lock file while a journal must exist. The owner follows as JSON.
-const WITNESS: &[u8] = b"a journal is to be restored\n";
-
-/// Records in the lock file whether a journal must exist, and its owner. From this record, a later process detects a
-/// removed journal, and finds the device of a damaged journal.
-fn witness(mut lock: &File, owner: Option<&Owner>) -> io::Result<()> {
-    let text = match owner {
-        None => Vec::new(),
-        Some(owner) => [WITNESS, &serde_json::to_vec(owner)?, b"\n"].concat(),
+/// Reads both files once. The inner error says that the two files do not belong together.
+fn read_once(directory: &Path, rig: &str) -> Result<Result<Content, String>, Unread> {
+    let journal = match std::fs::read(place(directory, rig)) {
+        Ok(text) => Some(parse(&text).map_err(Unread::Damaged)?),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(Unread::Io(error)),
     };
-    // Skips the write if the file already has this content, because a test saves the journal often.
-    lock.rewind()?;
-    let mut is = Vec::new();
-    if lock.read_to_end(&mut is).is_ok() && is == text {
-        return Ok(());
-    }
-    lock.set_len(0)?;
-    lock.rewind()?;
-    lock.write_all(&text)
+    let witness = match Witness::read(&lock_place(directory, rig)) {
+        Ok(witness) => witness,
+        Err(what) => return Ok(Err(what)),
+    };
+    let older = |content: &Content| {
+        format!(
+            "its generation is {}, but the last change had generation {}: an older copy was put back, such as a backup",
+            content.generation, witness.generation
+        )
+    };
+    Ok(match (journal, &witness.owner) {
+        (None, None) => Ok(Content {
+            generation: witness.generation,
+            ..Content::default()
+        }),
+        (None, Some(_)) if witness.missed.is_empty() => {
+            Err("the file is gone, and no record shows that the device was restored".into())
+        }
+        (None, Some(_)) => Err(witness.missed),
+        (Some(content), Some(_)) if content.generation < witness.generation => Err(older(&content)),
+        // The process died after it had recorded the restore, and before it removed the journal.
+        (Some(content), None) if content.generation + 1 == witness.generation => Ok(Content {
+            generation: witness.generation,
+            ..Content::default()
+        }),
+        (Some(content), None) if content.generation < witness.generation => Err(older(&content)),
+        (Some(content), _) => Ok(content),
+    })
 }
 
 /// Returns the owner that the lock file records, or else an owner with the rig's name alone.
 fn witnessed(directory: &Path, rig: &str) -> Owner {
-    let text = std::fs::read(lock_place(directory, rig)).unwrap_or_default();
-    let owner = text.strip_prefix(WITNESS).map(serde_json::from_slice::<Owner>);
-    owner
-        .and_then(Result::ok)
-        .filter(|owner| !owner.rig.is_empty())
-        .unwrap_or_else(|| rig.into())
+    let witness = Witness::read(&lock_place(directory, rig)).unwrap_or_default();
+    let owner = witness.owner.filter(|owner| !owner.rig.is_empty());
+    owner.unwrap_or_else(|| rig.into())
 }
 
 fn io(path: &Path) -> impl Fn(io::Error) -> JournalError + use<> {

@@ -125,6 +125,29 @@ pub struct Pair {
     pub own_memory: Memory,
 }
 
+/// One end of a reliable connection between two adapters.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PairEnd {
+    /// Side of the queue pair.
+    pub side: Side,
+    /// Handle of the queue pair.
+    pub qp: u32,
+    /// Memory of the end.
+    pub memory: Memory,
+    setup: Setup,
+}
+
+/// Attributes that connect a queue pair.
+#[derive(Clone, PartialEq, Debug)]
+struct Setup {
+    options: ChannelOptions,
+    qpn: Qpn,
+    /// Number of the other queue pair, the PSN that this end expects first, and its own first PSN.
+    numbers: (Qpn, Psn, Psn),
+    address: pb::AddressVector,
+    port: u32,
+}
+
 /// One end of a connection during its setup.
 struct End {
     side: Side,
@@ -217,44 +240,107 @@ impl Tester<'_> {
     /// # Errors
     /// When a host refuses a step, and when the run must stop.
     pub fn open_pair(&mut self, dut: &ChannelOptions, own: &ChannelOptions) -> Step<Pair> {
-        let facts = [self.open_device(Side::Dut)?, self.open_device(Side::Tester)?];
+        let own = ChannelOptions { mtu: dut.mtu, ..*own };
+        let [dut, own] = self.open_pair_of([(Side::Dut, dut), (Side::Tester, &own)])?;
+        Ok(Pair {
+            dut_qp: dut.qp,
+            own_qp: own.qp,
+            dut_memory: dut.memory,
+            own_memory: own.memory,
+        })
+    }
+
+    /// Makes a reliable connection between new queue pairs of two sides. Both may be of one side.
+    ///
+    /// # Errors
+    /// When a host refuses a step, and when the run must stop.
+    pub fn open_pair_of(&mut self, [one, other]: [(Side, &ChannelOptions); 2]) -> Step<[PairEnd; 2]> {
+        let of = [one, other];
+        let facts = [self.open_device(one.0)?, self.open_device(other.0)?];
         let gids = [
-            self.gid_of(Side::Dut, &facts[0], None)?,
-            self.gid_of(Side::Tester, &facts[1], None)?,
+            self.gid_of(one.0, &facts[0], None)?,
+            self.gid_of(other.0, &facts[1], None)?,
         ];
         let mut random = self.random(&format!("connection {}", self.peer.commands_made()));
-        let psns = [Psn::new(random.bits() as u32), Psn::new(random.bits() as u32)];
-        let ends = [self.make_end(Side::Dut, dut)?, self.make_end(Side::Tester, own)?];
-        let can = [dut.within(&facts[0]), own.within(&facts[1])];
-        for at in [0, 1] {
+        let psns = of.map(|(_, options)| {
+            let drawn = Psn::new(random.bits() as u32);
+            options.psn.unwrap_or(drawn)
+        });
+        let ends = [self.make_end(one.0, one.1)?, self.make_end(other.0, other.1)?];
+        let can = [one.1.within(&facts[0]), other.1.within(&facts[1])];
+        let setup = |at: usize| {
             let other = 1 - at;
+            let reachable = of[at].1.within(&facts[other]).mtu;
             // A requester may have at most as many READs and atomics outstanding as the responder supports.
-            let options = &ChannelOptions {
-                mtu: Mtu(dut.mtu.0.min(can[0].mtu.0).min(can[1].mtu.0)),
+            let options = ChannelOptions {
+                mtu: Mtu(can[at].mtu.0.min(reachable.0)),
                 max_rd_atomic: can[at].max_rd_atomic.min(can[other].max_dest_rd_atomic),
                 ..can[at]
             };
             let gid = facts[other].gids.iter().find(|gid| gid.index == gids[other]);
-            let address = pb::AddressVector {
-                dgid: if facts[other].ethernet {
-                    gid.map(|gid| gid.gid.clone()).unwrap_or_default()
-                } else {
-                    Vec::new()
-                },
-                sgid_index: gids[at],
-                hop_limit: HOP_LIMIT.into(),
-                dlid: facts[other].lid,
-                ..pb::AddressVector::default()
+            // On InfiniBand within a subnet, packets need no GRH, and the address has none of its fields.
+            let address = if facts[other].ethernet {
+                pb::AddressVector {
+                    dgid: gid.map(|gid| gid.gid.clone()).unwrap_or_default(),
+                    sgid_index: gids[at],
+                    hop_limit: HOP_LIMIT.into(),
+                    ..pb::AddressVector::default()
+                }
+            } else {
+                pb::AddressVector {
+                    dlid: facts[other].lid,
+                    ..pb::AddressVector::default()
+                }
             };
-            let numbers = (ends[other].qpn, psns[other], psns[at]);
-            self.connect(&ends[at], options, numbers, address, facts[at].port)?;
+            let expected = options.own_psn.unwrap_or(psns[other]);
+            PairEnd {
+                side: ends[at].side,
+                qp: ends[at].qp,
+                memory: ends[at].memory,
+                setup: Setup {
+                    options,
+                    qpn: ends[at].qpn,
+                    numbers: (ends[other].qpn, expected, psns[at]),
+                    address,
+                    port: facts[at].port,
+                },
+            }
+        };
+        let made = [setup(0), setup(1)];
+        for end in &made {
+            self.connect_end(end)?;
         }
-        Ok(Pair {
-            dut_qp: ends[0].qp,
-            own_qp: ends[1].qp,
-            dut_memory: ends[0].memory,
-            own_memory: ends[1].memory,
-        })
+        Ok(made)
+    }
+
+    /// Moves a queue pair from RESET to INIT, with the same attributes as before.
+    ///
+    /// # Errors
+    /// When its host refuses, and when the run must stop.
+    pub fn init_end(&mut self, end: &PairEnd) -> Step {
+        let init = init(&end.setup.options, end.setup.port);
+        self.modify(end.side, labels::INIT, end.qp, (pb::QpState::Init, init))
+    }
+
+    /// Connects a queue pair in RESET with the same attributes and PSNs as before.
+    ///
+    /// # Errors
+    /// When a host refuses a step, and when the run must stop.
+    pub fn connect_end(&mut self, end: &PairEnd) -> Step {
+        let Setup {
+            options,
+            qpn,
+            numbers,
+            address,
+            port,
+        } = &end.setup;
+        let of = End {
+            side: end.side,
+            qp: end.qp,
+            qpn: *qpn,
+            memory: end.memory,
+        };
+        self.connect(&of, options, *numbers, address.clone(), *port)
     }
 
     /// Returns the properties of a host's device. The host opens the device at the first call.
@@ -360,16 +446,7 @@ impl Tester<'_> {
         port: u32,
     ) -> Step {
         let options = &self.nearest_of(end.side, options);
-        let init = pb::QpAttributes {
-            pkey_index: Some(0),
-            port: Some(port),
-            access: Some(if options.rights_by == RightsBy::Init {
-                options.qp_access
-            } else {
-                pb::Access::default()
-            }),
-            ..pb::QpAttributes::default()
-        };
+        let init = init(options, port);
         let rights = pb::QpAttributes {
             access: Some(options.qp_access),
             ..pb::QpAttributes::default()
@@ -439,6 +516,20 @@ impl Tester<'_> {
 impl super::PeerState {
     pub(super) fn commands_made(&self) -> u32 {
         self.commands
+    }
+}
+
+/// Returns the attributes of the step to INIT.
+fn init(options: &ChannelOptions, port: u32) -> pb::QpAttributes {
+    pb::QpAttributes {
+        pkey_index: Some(0),
+        port: Some(port),
+        access: Some(if options.rights_by == RightsBy::Init {
+            options.qp_access
+        } else {
+            pb::Access::default()
+        }),
+        ..pb::QpAttributes::default()
     }
 }
 

@@ -22,7 +22,7 @@ use verbatim_record::{Label, Side, Span, Time, Wait};
 use verbatim_wire::ether::MacAddress;
 use verbatim_wire::packet::AckTimeout;
 
-pub use channel::{Channel, DEPTH, Memory, Pair};
+pub use channel::{Channel, DEPTH, Memory, Pair, PairEnd};
 pub use frames::Received;
 pub use native::Native;
 pub use options::{ChannelOptions, Marks, RightsBy};

@@ -54,7 +54,8 @@ pub struct ChannelOptions {
     pub memory: u32,
     /// First PSN of the DUT's requests; random if `None`.
     pub psn: Option<Psn>,
-    /// First PSN of the packet peer's requests; random if `None`.
+    /// First PSN of the peer's requests; random if `None`. For a connection between two adapters, it is the PSN that
+    /// this end expects first, and `None` means the first PSN of the other end.
     pub own_psn: Option<Psn>,
     /// Hop limit, traffic class and flow label of the DUT's address vector.
     pub network: (u8, u8, u32),

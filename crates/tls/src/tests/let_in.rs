@@ -38,7 +38,8 @@ impl Server {
         let address = listener.local_addr().unwrap();
         let (tell, told) = mpsc::unbounded_channel();
         let (put, let_in) = mpsc::unbounded_channel();
-        let mut connections = incoming(listener, Arc::clone(&gate), move |line| {
+        let no_admin = (Known::default(), |_: &Peer| false);
+        let mut connections = incoming(listener, Arc::clone(&gate), no_admin, move |line| {
             tell.send(line).unwrap_or_default()
         });
         tokio::spawn(async move {
@@ -76,8 +77,12 @@ impl Server {
     }
 }
 
-/// Writes the CRL of a CA.
+/// Writes the first CRL of a CA.
 fn revoke(directory: &Path, issuer: &CertifiedIssuer<'static, KeyPair>, serials: &[u64]) {
+    write_list(directory, issuer, serials, 1);
+}
+
+fn write_list(directory: &Path, issuer: &CertifiedIssuer<'static, KeyPair>, serials: &[u64], number: u64) {
     let now = OffsetDateTime::now_utc();
     let revoked = |serial: &u64| RevokedCertParams {
         serial_number: SerialNumber::from(*serial),
@@ -88,7 +93,7 @@ fn revoke(directory: &Path, issuer: &CertifiedIssuer<'static, KeyPair>, serials:
     let list = CertificateRevocationListParams {
         this_update: now,
         next_update: now + Duration::days(1),
-        crl_number: SerialNumber::from(1),
+        crl_number: SerialNumber::from(number),
         issuing_distribution_point: None,
         revoked_certs: serials.iter().map(revoked).collect(),
         key_identifier_method: KeyIdMethod::Sha256,
@@ -187,15 +192,61 @@ async fn failed_reload_keeps_the_gate() {
     );
     let (other, _) = lab();
     fs::copy(other.path().join("crl.pem"), directory.path().join("crl.pem")).unwrap();
-    // Both labs give their CAs the same name, so the gate accepts the CRL of the other lab. But this CRL is signed
-    // with another key, so the server then refuses every client.
-    server.gate.reload(&server.files).unwrap();
-    let error = server
-        .connect(directory.path(), "bob", "localhost")
-        .await
-        .err()
-        .unwrap();
-    assert!(error.contains("the server"), "{error}");
+    // Both labs give their CAs the same name, but not the same key.
+    let error = server.gate.reload(&server.files).unwrap_err().to_string();
+    assert!(error.contains("not signed with the key of the CA"), "{error}");
+    server.connect(directory.path(), "bob", "localhost").await.unwrap();
+}
+
+#[tokio::test]
+async fn altered_list_changes_nothing() {
+    let (directory, issuer) = lab();
+    write_list(directory.path(), &issuer, &[7], 2);
+    let server = Server::start(directory.path(), true).await;
+    // The list without the revoked serial number, under the old signature.
+    let path = directory.path().join("crl.pem");
+    let list = pem::parse(fs::read(&path).unwrap()).unwrap();
+    let at = list.contents().windows(3).position(|bytes| bytes == [2, 1, 7]).unwrap();
+    let mut altered = list.contents().to_vec();
+    altered[at + 2] = 8;
+    fs::write(&path, pem::encode(&pem::Pem::new("X509 CRL", altered))).unwrap();
+    let error = server.gate.reload(&server.files).unwrap_err().to_string();
+    assert!(error.contains("it was altered"), "{error}");
+    let error = server.connect(directory.path(), "alice", "localhost").await.err();
+    assert!(error.unwrap().contains("ours is revoked"));
+    server.connect(directory.path(), "bob", "localhost").await.unwrap();
+}
+
+#[tokio::test]
+async fn older_list_is_refused_also_after_a_restart() {
+    let (directory, issuer) = lab();
+    let path = directory.path().join("crl.pem");
+    write_list(directory.path(), &issuer, &[], 0x0102);
+    let older = fs::read(&path).unwrap();
+    write_list(directory.path(), &issuer, &[7], 0x0201);
+    let newer = fs::read(&path).unwrap();
+    let server = Server::start(directory.path(), true).await;
+    let used = server.gate.revoked();
+    fs::write(&path, &older).unwrap();
+    let error = server.gate.reload(&server.files).unwrap_err().to_string();
+    assert!(
+        error.contains("expected number 0x201") && error.contains("seen number 0x102"),
+        "{error}"
+    );
+    let error = server.connect(directory.path(), "alice", "localhost").await.err();
+    assert!(error.unwrap().contains("ours is revoked"));
+    assert!(Gate::open_after(&server.files, &used).is_err());
+    // The first list of a CA in a file is in force, so an older one beside the newest is refused too.
+    fs::write(&path, [older, newer.clone()].concat()).unwrap();
+    assert!(Gate::open(&server.files).is_err());
+    fs::write(&path, newer).unwrap();
+    assert!(Gate::open_after(&server.files, &used).is_ok());
+    // Lists that were used without the key `crl` stay known.
+    let without = ServerFiles {
+        crl: None,
+        ..server.files.clone()
+    };
+    assert_eq!(Gate::open_after(&without, &used).unwrap().revoked(), used);
 }
 
 #[tokio::test]
@@ -313,6 +364,47 @@ async fn silent_clients_block_no_others() {
     assert_eq!(seen.kind(), std::io::ErrorKind::WouldBlock);
 }
 
+/// A client far away is in the middle of its handshake, while another process opens connections that send one byte.
+#[tokio::test]
+async fn flood_of_single_bytes_aborts_no_handshake() {
+    let (directory, _issuer) = lab();
+    let server = Server::start(directory.path(), true).await;
+    let path = |name: &str| directory.path().join(name);
+    let files = ClientFiles {
+        ca: path("ca.pem"),
+        cert: path("bob.pem"),
+        key: path("bob-key.pem"),
+    };
+    let config = crate::client(&files).unwrap();
+    let address = server.address;
+    let (hello, answered) = tokio::sync::oneshot::channel();
+    let (go_on, goes_on) = std::sync::mpsc::channel();
+    let far_away = tokio::task::spawn_blocking(move || {
+        let mut tcp = std::net::TcpStream::connect(address).unwrap();
+        let mut tls = rustls::ClientConnection::new(config, "localhost".try_into().unwrap()).unwrap();
+        tls.write_tls(&mut tcp).unwrap();
+        tls.read_tls(&mut tcp).unwrap();
+        tls.process_new_packets().unwrap();
+        hello.send(()).unwrap();
+        goes_on.recv().unwrap();
+        let mut first = [0];
+        std::io::Read::read_exact(&mut rustls::Stream::new(&mut tls, &mut tcp), &mut first).unwrap();
+        first
+    });
+    answered.await.unwrap();
+    let mut flood = Vec::new();
+    for _ in 0..300 {
+        let mut one = TcpStream::connect(address).await.unwrap();
+        // The server may have closed it already.
+        let _ = one.write_all(&[0x16]).await;
+        flood.push(one);
+    }
+    // The flood evicts its own oldest connection.
+    let _ = flood[0].read(&mut [0]).await;
+    go_on.send(()).unwrap();
+    assert_eq!(&far_away.await.unwrap(), b"h");
+}
+
 #[test]
 fn name_of_needs_exactly_one_name() {
     let (directory, issuer) = lab();
@@ -338,6 +430,26 @@ fn name_of_needs_exactly_one_name() {
     );
     let two = name(&|params| params.subject_alt_names.extend([dns("a.lab"), dns("b.lab")]));
     assert!(two.unwrap_err().contains("several"));
+    // A name that cannot be read is no reason to take another name.
+    let common = |params: &mut CertificateParams, value: rcgen::DnValue| {
+        params.distinguished_name.push(DnType::CommonName, value);
+        params.subject_alt_names.push(dns("admin"));
+    };
+    let bmp = || rcgen::DnValue::BmpString("alice".try_into().unwrap());
+    let unreadable = name(&|params| common(params, bmp()));
+    assert!(
+        unreadable.as_ref().is_err_and(|why| why.contains("cannot be read")),
+        "{unreadable:?}"
+    );
+    for second in [bmp(), rcgen::DnValue::Utf8String("bob".into())] {
+        let two = name(&|params| {
+            common(params, rcgen::DnValue::Utf8String("alice".into()));
+            params
+                .distinguished_name
+                .push(DnType::CustomDnType(vec![2, 5, 4, 3]), second.clone());
+        });
+        assert!(two.is_err(), "{two:?}");
+    }
     for wrong in ["a\nb", " a", &"x".repeat(65)] {
         assert!(
             name(&|params| params.distinguished_name.push(DnType::CommonName, wrong)).is_err(),

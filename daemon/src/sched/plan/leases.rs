@@ -5,7 +5,7 @@ use std::time::Duration;
 use verbatim_run::RunId;
 
 use super::view::waits;
-use super::{Action, HALF_LIFE, Held, Lease, NeverBegan, Phase, Plan, Refusal};
+use super::{Action, Held, Lease, NeverBegan, Phase, Plan, Refusal};
 use crate::access::Identity;
 use crate::sched::queue::{self, By, Decision, Shares, Use};
 use crate::store::LeaseId;
@@ -58,6 +58,16 @@ impl Plan {
             (_, all) if all >= MOST => too_many("all users together have".into(), MOST),
             _ => Ok(()),
         }
+    }
+
+    /// Returns the acceptable rigs and the duration of each waiting reserved lease of an identity. Leases of runs do
+    /// not count, because most runs are short.
+    pub fn reserved<'p>(&'p self, who: &Identity) -> impl Iterator<Item = (&'p [String], Duration)> + use<'p> {
+        let own = self
+            .leases
+            .of_owner(who)
+            .filter(|lease| lease.run.is_none() && waits(lease));
+        own.map(|lease| (lease.rigs.as_slice(), lease.lasts))
     }
 
     /// Adds a lease. If the lease was made for a run, `lease.runs` contains the run.
@@ -243,9 +253,12 @@ impl Plan {
         let mut actions = vec![Action::LeaseEnded(Box::new(lease.clone()), why)];
         if let Some(held) = held {
             let lasted = now.saturating_sub(held.since);
+            self.had_turn(&lease.owner, &held.rig, now);
             *self.had.entry(lease.owner).or_default() += lasted;
-            // After a restart, the rig file may no longer have the rig.
-            if let Some(slot) = self.slots.get_mut(&held.rig) {
+            // After a restart, the rig file may no longer have the rig, or another lease may hold it.
+            if let Some(slot) = self.slots.get_mut(&held.rig)
+                && slot.holder.as_ref() == Some(id)
+            {
                 slot.holder = None;
             }
             actions.extend(self.give(now, &[held.rig], None));
@@ -255,16 +268,7 @@ impl Plan {
 
     /// Grants the free rigs among `rigs` to the next leases, or only to the lease `to`.
     pub(super) fn give(&mut self, now: Duration, rigs: &[String], to: Option<&LeaseId>) -> Vec<Action> {
-        while now.saturating_sub(self.halved) >= HALF_LIFE {
-            self.halved += HALF_LIFE;
-            self.had.retain(|_, had| {
-                *had /= 2;
-                had.as_secs() > 0
-            });
-            if self.had.is_empty() {
-                self.halved = now;
-            }
-        }
+        self.forget_past(now);
         let uses = rigs
             .iter()
             .filter_map(|rig| self.slots.get(rig).map(|slot| self.used(now, rig, slot)));
@@ -272,7 +276,7 @@ impl Plan {
         if free.is_empty() {
             let wanted = |rig: &&String| {
                 let of = self.leases.of_rigs(std::slice::from_ref(*rig));
-                of.into_iter().any(|lease| waits(lease).is_some())
+                of.into_iter().any(waits)
             };
             let unknown = |rig: &&String| self.slots.get(*rig).is_some_and(|slot| !slot.reach.is_fresh(now));
             let wanted = match to {
@@ -282,7 +286,12 @@ impl Plan {
             return self.look_before(now, wanted.as_slice());
         }
         let waiting = match to {
-            Some(id) => self.leases.get(id).and_then(waits).into_iter().collect(),
+            Some(id) => self
+                .leases
+                .get(id)
+                .and_then(|lease| self.waiting(lease))
+                .into_iter()
+                .collect(),
             None => {
                 let free: Vec<String> = free.iter().map(|used| used.rig.to_string()).collect();
                 self.waiting_for(&free)
@@ -310,8 +319,10 @@ impl Plan {
                 until: now.saturating_add(of.lasts),
             });
             slot.holder = Some(lease.clone());
+            let owner = of.owner.clone();
             let until = now.saturating_add(of.lasts);
             self.expires(until);
+            self.had_turn(&owner, &rig, now);
             actions.push(Action::Keep(lease));
             actions.extend(self.next(&rig));
         }

@@ -35,9 +35,9 @@ use verbatim_proto::v1::{Cause, RigState};
 use verbatim_run::RunId;
 
 pub use reach::Reach;
-pub use refusal::Refusal;
+pub use refusal::{Refusal, has_hours};
 
-use super::queue::Class;
+use super::queue::{self, Class};
 use crate::access::Identity;
 use crate::store::LeaseId;
 use table::Table;
@@ -223,6 +223,8 @@ pub struct Plan {
     /// How long each owner recently held rigs. Every [`HALF_LIFE`], the durations are halved.
     had: BTreeMap<Identity, Duration>,
     halved: Duration,
+    /// When each owner last got or left a rig, by rig, within the time [`queue::RECENTLY`].
+    turns: BTreeMap<String, BTreeMap<Identity, Duration>>,
     /// No lease expires before this time.
     soonest: Option<Duration>,
     last_token: u64,
@@ -262,6 +264,7 @@ impl Plan {
             }
             if let Some(held) = &lease.held {
                 plan.expires(held.until);
+                plan.had_turn(&lease.owner, &held.rig, held.since);
             }
             plan.leases.insert(lease);
         }
@@ -274,6 +277,31 @@ impl Plan {
         }
         actions.extend(plan.give(now, &rigs, None));
         (plan, actions)
+    }
+
+    /// Notes that an owner got or left a rig at this time.
+    pub fn had_turn(&mut self, owner: &Identity, rig: &str, at: Duration) {
+        let of_rig = self.turns.entry(rig.into()).or_default();
+        let last = of_rig.entry(owner.clone()).or_default();
+        *last = at.max(*last);
+    }
+
+    /// Halves the past use of rigs in time, and forgets turns that are no longer recent.
+    fn forget_past(&mut self, now: Duration) {
+        while now.saturating_sub(self.halved) >= HALF_LIFE {
+            self.halved += HALF_LIFE;
+            self.had.retain(|_, had| {
+                *had /= 2;
+                had.as_secs() > 0
+            });
+            if self.had.is_empty() {
+                self.halved = now;
+            }
+            self.turns.retain(|_, of_rig| {
+                of_rig.retain(|_, last| now.saturating_sub(*last) < queue::RECENTLY);
+                !of_rig.is_empty()
+            });
+        }
     }
 
     /// Adds a rig. Returns the restore of the rig's device, if the device is changed.

@@ -1,7 +1,10 @@
 //! Refusals of the plan.
 
+use std::time::Duration;
+
 use verbatim_run::RunId;
 
+use crate::access::Identity;
 use crate::store::LeaseId;
 
 /// Why the plan refuses a request.
@@ -60,6 +63,21 @@ pub enum Refusal {
         /// The limit.
         most: usize,
     },
+    /// The waiting leases of one identity for a rig would last too long.
+    #[error(
+        "{who} already waits for {hours} h of rig {rig}, and may wait for at most {most_h} h; end some of the leases \
+         (`verbatim leases`), ask for less time, or wait"
+    )]
+    TooLongQueue {
+        /// The identity.
+        who: String,
+        /// The rig.
+        rig: String,
+        /// The hours that its waiting leases last, rounded up.
+        hours: u64,
+        /// The limit in hours.
+        most_h: u64,
+    },
     /// The lease would last too long.
     #[error("a lease lasts at most {most_s} s after its grant; renew this lease for at most {left_s} s")]
     TooLong {
@@ -68,4 +86,31 @@ pub enum Refusal {
         /// The seconds left until that limit.
         left_s: u64,
     },
+}
+
+/// Checks that an identity with these waiting reserved leases may reserve each of `rigs` for another `lasts`. Its
+/// waiting leases for one rig may last at most `most` in total.
+///
+/// # Errors
+/// [`Refusal::TooLongQueue`].
+pub fn has_hours<'l>(
+    who: &Identity,
+    reserved: impl Iterator<Item = (&'l [String], Duration)> + Clone,
+    (rigs, lasts): (&[String], Duration),
+    most: Duration,
+) -> Result<(), Refusal> {
+    for rig in rigs {
+        let of_rig = reserved.clone().filter(|(rigs, _)| rigs.contains(rig));
+        let waits_for: Duration = of_rig.map(|(_, lasts)| lasts).sum();
+        // The first waiting lease may be longer than the limit.
+        if !waits_for.is_zero() && waits_for + lasts > most {
+            return Err(Refusal::TooLongQueue {
+                who: who.in_words(),
+                rig: rig.clone(),
+                hours: waits_for.as_secs().div_ceil(3600),
+                most_h: most.as_secs() / 3600,
+            });
+        }
+    }
+    Ok(())
 }

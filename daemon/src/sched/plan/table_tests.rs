@@ -317,10 +317,7 @@ impl World {
             }
             // No usable rig stays free while a lease waits for it.
             let is_free = plan.used(self.now, rig, slot).by == crate::sched::queue::By::Nobody;
-            let wanted = all
-                .iter()
-                .filter_map(|lease| waits(lease))
-                .any(|waiting| waiting.rigs.contains(rig));
+            let wanted = all.iter().any(|lease| waits(lease) && lease.rigs.contains(rig));
             assert!(!is_free || !wanted, "{rig} is free, and somebody waits for it");
         }
         // The next tick must not come later than the first expiry, or a lease would hold its rig for too long.

@@ -583,3 +583,108 @@ fn lease_gets_other_rig_if_first_is_away() {
     assert_eq!(plan.looked(at(2), "a", Err("no cable".into())), look("b"));
     assert_eq!(plan.looked(at(3), "b", Ok(())), [Action::Keep(lease_id(1))]);
 }
+
+#[test]
+fn end_of_a_lease_leaves_another_holder() {
+    // Two stored leases hold the same rig.
+    let (plan, actions) = started(
+        [("r", Left::AsFound)],
+        vec![holding(reserved(1, &["r"])), holding(reserved(2, &["r"]))],
+        2,
+    );
+    assert_eq!(ends(&actions).len(), 1);
+    assert_eq!(plan.slot("r").unwrap().holder, Some(lease_id(1)));
+}
+
+#[test]
+fn waiting_hours_of_an_owner_are_limited() {
+    let mut plan = plan_of(&["a", "b"]);
+    let of = |serial, rig| Lease {
+        owner: Identity::User(7),
+        ..reserved(serial, &[rig])
+    };
+    (1..=3).for_each(|serial| drop(plan.ask(at(1), of(serial, "a")).unwrap()));
+    plan.ask(
+        at(1),
+        Lease {
+            owner: Identity::User(7),
+            ..of_run(4, "a")
+        },
+    )
+    .unwrap();
+    let another = |who, rigs: &[&str], hours| {
+        let rigs: Vec<String> = rigs.iter().map(ToString::to_string).collect();
+        let who = Identity::User(who);
+        let reserved: Vec<_> = plan.reserved(&who).collect();
+        has_hours(&who, reserved.into_iter(), (&rigs, HOUR * hours), HOUR * 4)
+    };
+    // The first lease holds rig a, two wait.
+    assert_eq!(another(7, &["a"], 2), Ok(()));
+    let refused = another(7, &["b", "a"], 3).unwrap_err().to_string();
+    assert!(
+        refused.contains("2 h of rig a") && refused.contains("at most 4 h"),
+        "{refused}"
+    );
+    assert_eq!(another(8, &["a"], 3), Ok(()));
+    assert_eq!(another(7, &["b"], 24), Ok(()), "one lease is always accepted");
+}
+
+/// Greedy owners keep the rig busy for a year: each always has many waiting leases of the longest duration, one owner
+/// of a higher class. Meanwhile new owners arrive.
+#[test]
+fn greedy_owners_keep_no_new_owner_waiting() {
+    const DAY: Duration = Duration::from_secs(24 * 3600);
+    let (greedy, many) = (1..=5_u32, 20);
+    let mut plan = plan_of(&["r"]);
+    let (mut now, mut serial, mut turns) = (at(0), 0_u16, BTreeMap::<Identity, u32>::new());
+    let mut newcomer: Option<(LeaseId, Duration)> = None;
+    // In the first week, the greedy owners are new themselves.
+    let (mut arrives, mut longest, mut new_owners) = (DAY * 7, Duration::ZERO, 0_u32);
+    while now < DAY * 365 {
+        let mut ask = |plan: &mut Plan, owner, class, lasts| {
+            serial += 1;
+            let lease = Lease {
+                owner: Identity::User(owner),
+                class,
+                lasts,
+                since: now,
+                ..reserved(serial, &["r"])
+            };
+            let id = lease.id.clone();
+            plan.ask(now, lease).unwrap();
+            id
+        };
+        for owner in greedy.clone() {
+            let class = if owner == 1 { Class::High } else { Class::Normal };
+            for _ in plan.leases.of_owner(&Identity::User(owner)).count()..many {
+                ask(&mut plan, owner, class, DAY);
+            }
+        }
+        if now >= arrives && newcomer.is_none() {
+            new_owners += 1;
+            newcomer = Some((ask(&mut plan, 1000 + new_owners, Class::Normal, HOUR), now));
+            // Any time of day.
+            arrives = now + HOUR * (61 + new_owners % 24);
+        }
+        let next = plan.next_end().unwrap();
+        now = if newcomer.is_none() {
+            next.min(arrives.max(now))
+        } else {
+            next
+        };
+        for (ended, _) in ends(&plan.tick(now)) {
+            if newcomer.as_ref().is_some_and(|(id, _)| *id == ended) {
+                newcomer = None;
+            }
+        }
+        let holder = plan.slot("r").unwrap().holder.clone().unwrap();
+        *turns.entry(plan.lease(&holder).unwrap().owner.clone()).or_default() += 1;
+        if let Some((_, since)) = newcomer.as_ref().filter(|(id, _)| *id == holder) {
+            longest = longest.max(now - *since);
+        }
+    }
+    assert!(new_owners > 80, "{new_owners}");
+    assert!(longest <= DAY + DAY, "{longest:?}");
+    let of_greedy: Vec<u32> = greedy.map(|owner| turns[&Identity::User(owner)]).collect();
+    assert!(of_greedy.iter().all(|turns| *turns >= 40), "{of_greedy:?}");
+}

@@ -37,11 +37,10 @@ impl Plan {
     ) -> RigSlotView {
         let under = slot.holder.as_ref().and_then(|holder| self.leases.get(holder));
         let first = under.into_iter().flat_map(|lease| lease.runs.iter().cloned());
-        let of = self.leases.of_rigs(&[rig.to_string()]).into_iter();
-        // A waiting lease without runs is a reserved lease, which has no place in a queue of runs.
-        let waiting: Vec<Waiting<'_>> = of.filter(|lease| !lease.runs.is_empty()).filter_map(waits).collect();
+        let waiting = self.waiting_for(&[rig.to_string()]);
         let shares = shares(&waiting);
         let order = queue::in_order(now, &waiting, &shares).into_iter();
+        // A waiting lease without runs is a reserved lease, which has no place in a queue of runs.
         let then = order.filter_map(|waiting| self.leases.get(waiting.lease));
         let queue = first.chain(then.flat_map(|lease| lease.runs.iter().cloned()));
         RigSlotView {
@@ -76,7 +75,7 @@ impl Plan {
             let of = self.leases.of_rigs(std::slice::from_ref(rig)).into_iter();
             let waits_here = |lease: &&Lease| match &lease.held {
                 Some(held) => held.rig == *rig,
-                None => waits(lease).is_some(),
+                None => waits(lease),
             };
             let waiting = of.filter(waits_here).map(|lease| lease.runs.len()).sum();
             let stands = RigStands {
@@ -112,7 +111,22 @@ impl Plan {
 
     /// Returns the leases that wait for one of these rigs.
     pub(super) fn waiting_for(&self, rigs: &[String]) -> Vec<Waiting<'_>> {
-        self.leases.of_rigs(rigs).into_iter().filter_map(waits).collect()
+        let of = self.leases.of_rigs(rigs).into_iter();
+        of.filter_map(|lease| self.waiting(lease)).collect()
+    }
+
+    /// Returns the queue entry of a lease; `None` if the lease does not wait.
+    pub(super) fn waiting<'a>(&'a self, lease: &'a Lease) -> Option<Waiting<'a>> {
+        let turn = |rig: &String| self.turns.get(rig)?.get(&lease.owner).copied();
+        waits(lease).then(|| Waiting {
+            lease: &lease.id,
+            owner: &lease.owner,
+            class: lease.class,
+            since: lease.since,
+            last_turn: lease.rigs.iter().filter_map(turn).max(),
+            rigs: &lease.rigs,
+            lasts: lease.lasts,
+        })
     }
 
     /// Returns why acceptable rigs cannot be granted at the moment, for at most three rigs.
@@ -199,14 +213,7 @@ impl Plan {
     }
 }
 
-/// Returns the queue entry of a lease; `None` if the lease holds a rig or is about to end.
-pub(super) fn waits(lease: &Lease) -> Option<Waiting<'_>> {
-    (lease.held.is_none() && lease.ends.is_none()).then_some(Waiting {
-        lease: &lease.id,
-        owner: &lease.owner,
-        class: lease.class,
-        since: lease.since,
-        rigs: &lease.rigs,
-        lasts: lease.lasts,
-    })
+/// Returns whether a lease waits: it holds no rig and is not about to end.
+pub(super) fn waits(lease: &Lease) -> bool {
+    lease.held.is_none() && lease.ends.is_none()
 }

@@ -5,7 +5,6 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::view::waits;
 use super::{Action, Lease, Left, Phase, Plan};
 use crate::sched::queue::{self, By, Class, Decision, Use};
 use crate::store::LeaseId;
@@ -37,7 +36,7 @@ impl Plan {
         // Skip leases to which a run already gives way.
         let holders = slots.filter_map(|(_, slot)| self.leases.get(slot.holder.as_ref()?));
         let served: BTreeSet<&LeaseId> = holders.filter_map(|of| of.gives_way.as_ref()).collect();
-        let of = |id: &LeaseId| self.leases.get(id).and_then(waits);
+        let of = |id: &LeaseId| self.leases.get(id).and_then(|lease| self.waiting(lease));
         let waiting = to.iter().filter(|id| !served.contains(id)).filter_map(of);
         let waiting: Vec<_> = waiting.filter(|waiting| waiting.class > lowest).collect();
         let decisions = queue::decide(now, &waiting, &rigs, &self.shares_of(&waiting));

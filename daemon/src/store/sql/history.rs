@@ -1,6 +1,6 @@
 //! Storage of runs, their events and verdicts.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::PathBuf;
 
@@ -10,24 +10,25 @@ use verbatim_proto::v1::{RunEvent, RunState, Verdict};
 use verbatim_run::RunId;
 
 use super::connection::values;
-use super::{Connection, Op, Outlives, Row, SqlStore, Value, seal};
+use super::{Connection, Op, Outlives, Row, SqlStore, Value, generation, seal};
 use crate::access::Identity;
 use crate::sched::to_watch;
 use crate::store::retention::Files;
-use crate::store::{Detail, Filter, HistoryStore, RunEntry, StoreError, StoredLease, StoredRun, head_of};
+use crate::store::{Detail, Filter, HistoryStore, RUNS, RunEntry, StoreError, StoredLease, StoredRun, head_of};
 
 /// The maximum number of rows that one query reads.
 const PAGE: usize = 1000;
 
 impl HistoryStore for SqlStore {
     fn create(&self, run: &StoredRun) -> Result<(), StoreError> {
-        let new = self.of_host(run);
+        let (new, host) = (self.of_host(run), self.host.clone());
         let created = self.written(Outlives::PowerLoss, move |db| {
             let there = "SELECT 1 FROM run WHERE id = $1 UNION SELECT 1 FROM doomed WHERE run = $1";
             if db.first(there, values![new.id.as_str()])?.is_some() {
                 return Ok(false);
             }
-            put(db, &new).map(|()| true)
+            put(db, &new)?;
+            generation::add(db, &host, RUNS).map(|()| true)
         })?;
         if created {
             Ok(())
@@ -206,6 +207,15 @@ impl HistoryStore for SqlStore {
         // Each rig has a directory of its own, because the systemd unit of its worker can access only this
         // directory.
         self.runs.join(&run.spec.rig).join(run.id.as_str()).join("record")
+    }
+
+    fn set_generation(&self, name: &str, generation: u64) -> Result<(), StoreError> {
+        let (host, name) = (self.host.clone(), name.to_owned());
+        self.write(move |db| generation::set(db, &host, &name, generation))
+    }
+
+    fn generations(&self) -> Result<BTreeMap<String, u64>, StoreError> {
+        self.all_generations()
     }
 
     fn check(&self) -> Result<(), StoreError> {

@@ -4,6 +4,7 @@
 //! run the same statements. [`Database`] hides the differences.
 
 mod connection;
+mod generation;
 mod history;
 mod leases;
 mod postgres;

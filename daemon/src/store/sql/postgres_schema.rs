@@ -1,6 +1,7 @@
 //! The tables in PostgreSQL.
 
 use super::connection::{Connection as _, Outlives, values};
+use super::generation::TABLE;
 use super::postgres::Link;
 use super::version::VERSION;
 use crate::store::StoreError;
@@ -96,6 +97,7 @@ fn tables(db: &mut Link) -> Result<u64, StoreError> {
         &[],
     )?;
     let row = db.first("SELECT MAX(version) FROM verbatim_schema", &[])?;
+    db.execute(TABLE, &[])?;
     if let Some(found) = row.and_then(|mut row| row.number()) {
         return Ok(found);
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::SqlStore;
 use super::connection::values;
 use super::postgres::{SILENT_NS, read_clock};
-use crate::store::{Elsewhere, Lab, LeaseStore as _, RemoteRequest, StoreError, StoredLease, StoredRun};
+use crate::store::{Elsewhere, Lab, LeaseStore as _, RUNS, RemoteRequest, StoreError, StoredLease, StoredRun};
 
 impl Lab for SqlStore {
     fn host(&self) -> &str {
@@ -80,10 +80,11 @@ impl Lab for SqlStore {
     }
 
     fn post(&self, run: Option<&StoredRun>, lease: &StoredLease) -> Result<(), StoreError> {
-        let (run, lease) = (run.cloned(), lease.clone());
+        let (run, lease, own) = (run.cloned(), lease.clone(), self.host.clone());
         self.write(move |db| {
             if let Some(run) = &run {
                 super::history::put(db, run)?;
+                super::generation::add(db, &own, RUNS)?;
             }
             super::leases::put(db, &lease).map(drop)
         })

@@ -2,6 +2,7 @@
 
 use rusqlite::Connection;
 
+use super::generation::TABLE;
 use super::version::VERSION;
 
 const TABLES: &str = "
@@ -69,9 +70,11 @@ const TABLES: &str = "
 pub(super) fn make(connection: &mut Connection) -> rusqlite::Result<u64> {
     let found: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     if found != 0 {
+        connection.execute(TABLE, [])?;
         return Ok(found.into());
     }
     let transaction = connection.transaction()?;
+    transaction.execute(TABLE, [])?;
     transaction.execute_batch(TABLES)?;
     transaction.pragma_update(None, "user_version", VERSION.cast_signed())?;
     transaction.commit()?;

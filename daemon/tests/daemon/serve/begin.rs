@@ -276,6 +276,74 @@ fn answers_until_the_end(mut to: std::os::unix::net::UnixStream) -> usize {
     goodbyes
 }
 
+/// Sends one call of ListRigs with this header block in HTTP/2, and returns the first frame that answers it: the type, and
+/// the content.
+fn first_frame(socket: &std::path::Path, authority: &[u8]) -> (u8, Vec<u8>) {
+    use std::io::{Read, Write};
+    const PATH: &[u8] = b"/verbatim.v1.RigService/ListRigs";
+    let mut to = std::os::unix::net::UnixStream::connect(socket).unwrap();
+    // :method POST, :scheme http, :path, then content-type and te without a table.
+    let mut block = vec![0x83, 0x86, 0x04, PATH.len() as u8];
+    block.extend(PATH);
+    block.extend(authority);
+    for (name, value) in [("content-type", "application/grpc"), ("te", "trailers")] {
+        block.extend([0, name.len() as u8]);
+        block.extend(name.bytes());
+        block.push(value.len() as u8);
+        block.extend(value.bytes());
+    }
+    let mut sent = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0".to_vec();
+    sent.extend([0, 0, block.len() as u8, 1, 4, 0, 0, 0, 1]);
+    sent.extend(block);
+    // An empty message ends the stream.
+    sent.extend([0, 0, 5, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0]);
+    to.write_all(&sent).unwrap();
+    let mut head = [0; 9];
+    loop {
+        to.read_exact(&mut head).expect("an answer");
+        let mut content = vec![0; usize::from(head[1]) << 8 | usize::from(head[2])];
+        to.read_exact(&mut content).unwrap();
+        // HEADERS or RST_STREAM
+        if head[8] == 1 && matches!(head[3], 1 | 3) {
+            return (head[3], content);
+        }
+    }
+}
+
+#[test]
+fn path_of_the_socket_is_accepted_as_authority() {
+    const HEADERS: u8 = 1;
+    const RST_STREAM: u8 = 3;
+    let bench = Bench::new();
+    let mut daemon = bench.serve();
+    let spelled = |value: &str| [b"\x40\x0A:authority", &[value.len() as u8][..], value.as_bytes()].concat();
+    let numbered = |value: &str| [&[0x41, value.len() as u8], value.as_bytes()].concat();
+    // grpcurl and grpc-java: "/run/s" in Huffman codes.
+    let huffman = [0x41, 0x85, 0x62, 0xcb, 0x6a, 0x61, 0x1f];
+    let path = bench.path("socket").display().to_string();
+    let encoded = path.replace('/', "%2F");
+    for (client, authority) in [
+        ("grpcio to 1.57", spelled("localhost")),
+        ("grpcio since 1.58", spelled(&encoded)),
+        ("the same with an absolute path", numbered(&encoded)),
+        ("grpc-go and grpc-java", numbered(&path)),
+        ("Huffman codes", huffman.to_vec()),
+        ("none", Vec::new()),
+    ] {
+        let (kind, content) = first_frame(&bench.path("socket"), &authority);
+        // The first field of the response is `:status: 200`.
+        assert_eq!((kind, content[0]), (HEADERS, 0x88), "{client}");
+    }
+    assert!(!daemon.said.iter().any(|line| line.contains("authority")));
+    let (kind, _) = first_frame(&bench.path("socket"), &numbered("a<b"));
+    assert_eq!(kind, RST_STREAM);
+    let told = daemon.says("no host name");
+    assert!(
+        told.contains("a<b") && told.contains("grpc.default_authority"),
+        "{told}"
+    );
+}
+
 #[tokio::test]
 async fn old_connection_ends_but_its_watch_goes_on() {
     use std::os::unix::net::UnixStream;

@@ -11,7 +11,7 @@ use verbatim_daemon::access::Identity;
 use verbatim_daemon::sched::{Execute, Scheduler};
 use verbatim_daemon::store::retention::Retention;
 use verbatim_daemon::store::{
-    BootTimes, Clock, Filter, HistoryStore, LeaseId, LeaseStore, SqlStore, Store, StoredLease,
+    AskedLease, BootTimes, Clock, Filter, HistoryStore, LeaseId, LeaseStore, SqlStore, Store, StoredLease,
 };
 use verbatim_proto::v1::{LeaseState, Priority, RunState};
 use verbatim_rig::RigFile;
@@ -161,6 +161,7 @@ fn held(store: &SqlStore, clock: &Set, boot: Option<BootTimes>) -> LeaseId {
         posted: false,
         attended: false,
         boot,
+        asked: AskedLease::default(),
     };
     store.put(&lease).unwrap();
     id

@@ -8,7 +8,8 @@ use std::sync::OnceLock;
 use proptest::prelude::*;
 use verbatim_daemon::access::Identity;
 use verbatim_daemon::store::{
-    Detail, Filter, HistoryStore, LeaseId, LeaseStore, Patience, RunEntry, SqlStore, StoreError, StoredLease, StoredRun,
+    AskedLease, AskedRun, Detail, Filter, HistoryStore, LeaseId, LeaseStore, Patience, RunEntry, SqlStore, StoreError,
+    StoredLease, StoredRun,
 };
 use verbatim_proto::v1::run_event::Event;
 use verbatim_proto::v1::{LeaseState, LogLine, Outcome, Priority, RunEvent, RunSpec, RunState, TestEnded, Verdict};
@@ -60,7 +61,7 @@ fn damage() -> impl Strategy<Value = Damage> {
     ]
 }
 
-fn run(number: u64, state: RunState) -> StoredRun {
+pub(crate) fn run(number: u64, state: RunState) -> StoredRun {
     StoredRun {
         id: RunId::new(number * 1_000_000, 0),
         request_id: format!("r{number}"),
@@ -81,6 +82,7 @@ fn run(number: u64, state: RunState) -> StoredRun {
         info: None,
         host: String::new(),
         patience: Patience::default(),
+        asked: AskedRun::default(),
     }
 }
 
@@ -113,6 +115,7 @@ fn lease(number: u64) -> StoredLease {
         posted: false,
         attended: false,
         boot: None,
+        asked: AskedLease::default(),
     }
 }
 

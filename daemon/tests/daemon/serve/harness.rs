@@ -158,7 +158,9 @@ impl Bench {
             .arg("--socket")
             .arg(self.path("socket"))
             .arg("--state")
-            .arg(self.path("state"));
+            .arg(self.path("state"))
+            // The records of the locks.
+            .env("XDG_STATE_HOME", self.path("user"));
         command
     }
 

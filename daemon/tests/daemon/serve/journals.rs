@@ -2,13 +2,15 @@
 //! notices if the journal was removed or altered.
 
 use std::fs;
+use std::path::Path;
 
+use rustix::process::Signal;
 use tonic::Code;
 use tonic_types::StatusExt;
-use verbatim_proto::v1::{Outcome, RestoreRigRequest, RigState};
+use verbatim_proto::v1::{DrainRigRequest, Outcome, RestoreRigRequest, RigState};
 
 use super::hardware::{AS_FOUND, mid_run};
-use super::harness::{Bench, Clients, request, within};
+use super::harness::{Bench, Clients, Daemon, request, within};
 
 /// Returns a bench with a changed device, after its daemon and worker were killed.
 async fn left_changed() -> Bench {
@@ -168,4 +170,130 @@ async fn returning_device_is_restored() {
     fs::rename(bench.path("unplugged"), bench.path("model")).unwrap();
     daemon.says("the rig's device is as it was found");
     assert_eq!(bench.key_of_device(), AS_FOUND);
+}
+
+/// Copies a directory of the state, and replaces what is there.
+fn put_back(from: &Path, to: &Path) {
+    let _ = fs::remove_dir_all(to);
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().flatten() {
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        match from.is_dir() {
+            true => put_back(&from, &to),
+            false => drop(fs::copy(from, to).unwrap()),
+        }
+    }
+}
+
+/// Runs a test that changes and restores the device of the rig `model`.
+async fn changes_and_restores(clients: &mut Clients) {
+    let run = clients.create(request("model", &["c14-015-set"])).await;
+    assert_eq!(clients.ended(&run.name).await.outcome(), Outcome::Pass);
+}
+
+#[tokio::test]
+async fn older_copy_of_the_state_is_found_at_the_start() {
+    let mut bench = Bench::new();
+    bench.start_model();
+    let (state, copy, newest) = (bench.path("state"), bench.path("copy"), bench.path("newest"));
+    // As in the service, the records of the locks are outside of the state.
+    let serve = || Daemon::start(bench.command().env("VERBATIM_LOCKS", bench.path("locks")));
+    let mut daemon = serve();
+    let mut clients = bench.clients().await;
+    changes_and_restores(&mut clients).await;
+    drop(clients);
+    daemon.end(Signal::TERM).await;
+    put_back(&state, &copy);
+    let mut daemon = serve();
+    let mut clients = bench.clients().await;
+    for _ in 0..2 {
+        changes_and_restores(&mut clients).await;
+    }
+    drop(clients);
+    daemon.end(Signal::TERM).await;
+    put_back(&state, &newest);
+
+    // Only the journals, then the whole state: the store or the device's lock knows better.
+    for older in ["journals", ""] {
+        put_back(&newest, &state);
+        if older.is_empty() {
+            // The daemon with the newest state tells the device's lock again, which the last round has cleared.
+            let mut daemon = serve();
+            let mut clients = bench.clients().await;
+            changes_and_restores(&mut clients).await;
+            drop(clients);
+            daemon.end(Signal::TERM).await;
+        }
+        put_back(&copy.join(older), &state.join(older));
+        let mut daemon = serve();
+        let said = daemon.says("the rig is quarantined");
+        assert!(
+            said.contains("an older copy of the journals was put back"),
+            "{older}: {said}"
+        );
+        if !older.is_empty() {
+            assert!(said.contains("2 runs or leases came later"), "{said}");
+        }
+        let mut clients = bench.clients().await;
+        let reason = clients.rig("rigs/model").await.state_reason;
+        let resolve = format!("rm {} ", bench.journal().display());
+        assert!(
+            reason.contains(&resolve) && reason.contains("verbatim rigs restore model"),
+            "{reason}"
+        );
+        fs::remove_file(bench.path("state/journals/model/model.lock")).unwrap();
+        assert_eq!(restore(&mut clients, "rigs/model").await, RigState::Idle);
+        drop(clients);
+        daemon.end(Signal::TERM).await;
+        // It is resolved for good.
+        let _daemon = serve();
+        assert_eq!(bench.clients().await.rig("rigs/model").await.state(), RigState::Idle);
+    }
+
+    // Only the database, as of a backup or without its log file.
+    put_back(&newest, &state);
+    for file in ["verbatim.db", "verbatim.db-wal", "verbatim.db-shm"] {
+        let _ = fs::remove_file(state.join(file));
+        let _ = fs::copy(copy.join(file), state.join(file));
+    }
+    {
+        let mut daemon = serve();
+        daemon.says("2 runs are missing");
+        let mut clients = bench.clients().await;
+        let rig = clients.rig("rigs/model").await;
+        assert_eq!(rig.state(), RigState::Draining, "{rig:?}");
+        assert!(rig.state_reason.contains("verbatim rigs undrain model"), "{rig:?}");
+        let undrained = DrainRigRequest {
+            name: "rigs/model".into(),
+            reason: String::new(),
+        };
+        within(clients.rigs.drain_rig(undrained)).await.unwrap();
+        changes_and_restores(&mut clients).await;
+        drop(clients);
+        daemon.end(Signal::TERM).await;
+        assert_eq!(
+            daemon.said.iter().filter(|line| line.contains("are missing")).count(),
+            2
+        );
+    }
+    let _daemon = serve();
+    assert_eq!(bench.clients().await.rig("rigs/model").await.state(), RigState::Idle);
+}
+
+#[tokio::test]
+async fn database_without_its_log_is_found_at_the_start() {
+    let mut bench = Bench::new();
+    bench.start_model();
+    let mut daemon = bench.serve();
+    let mut clients = bench.clients().await;
+    changes_and_restores(&mut clients).await;
+    // The daemon dies, and the log with the run is lost.
+    daemon.end(Signal::KILL).await;
+    for file in ["verbatim.db-wal", "verbatim.db-shm"] {
+        fs::remove_file(bench.path("state").join(file)).unwrap();
+    }
+    let mut daemon = bench.serve();
+    daemon.says("1 run is missing");
+    let rig = bench.clients().await.rig("rigs/model").await;
+    assert!(rig.state_reason.contains("lost its log file"), "{rig:?}");
 }

@@ -6,6 +6,7 @@ mod damage;
 mod disk;
 mod hardware;
 mod harness;
+mod identity;
 mod journals;
 mod leases;
 mod metrics;

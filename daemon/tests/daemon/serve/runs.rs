@@ -184,7 +184,8 @@ async fn reads_artifacts_and_capture() {
     let bench = Bench::new();
     let _daemon = bench.serve();
     let mut clients = bench.clients().await;
-    let run = clients.create(request("virtual", &["c14-024-p-key-table"])).await;
+    let tests = ["c14-024-p-key-table", "c09-060-read"];
+    let run = clients.create(request("virtual", &tests)).await;
     clients.ended(&run.name).await;
     let listed = clients
         .runs
@@ -197,7 +198,8 @@ async fn reads_artifacts_and_capture() {
     assert_eq!(
         names,
         [
-            "001-c14-024-p-key-table.rec",
+            "001-c09-060-read.rec",
+            "002-c14-024-p-key-table.rec",
             "manifest.json",
             "run.json",
             "verdicts.json"
@@ -215,6 +217,11 @@ async fn reads_artifacts_and_capture() {
     // A worker could replace its record by a link to another record, so the daemon reads no links.
     let id = run.name.strip_prefix("runs/").unwrap();
     let record = bench.path(&format!("state/runs/virtual/{id}/record"));
+    assert!(
+        record.join("001-c09-060-read.rec.zst").exists(),
+        "a large record is compressed"
+    );
+    assert_eq!(verbatim_run::judge_bundle(&record).unwrap().1, [""; 0]);
     let moved = bench.path("state/runs/virtual/another");
     std::fs::rename(&record, &moved).unwrap();
     std::os::unix::fs::symlink(&moved, &record).unwrap();

@@ -1,6 +1,9 @@
 //! The web page as a browser requests it.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 
 use serde_json::Value;
 use verbatim_proto::v1::Outcome;
@@ -48,7 +51,7 @@ async fn page_shows_only_permitted_rigs() {
     assert_eq!(rigs["rigs"].as_array().unwrap().len(), 1, "{rigs}");
     assert_eq!(
         (&rigs["rigs"][0]["name"], &rigs["rigs"][0]["state"]),
-        (&"broken".into(), &"idle".into())
+        (&"rigs/broken".into(), &"IDLE".into())
     );
     let runs: Value = serde_json::from_str(body(&ask(&address, "GET /api/runs"))).unwrap();
     assert_eq!(runs["runs"].as_array().unwrap().len(), 1, "{runs}");
@@ -56,11 +59,25 @@ async fn page_shows_only_permitted_rigs() {
         (&runs["runs"][0]["outcome"], &runs["runs"][0]["counts"]["FAIL"]),
         (&"FAIL".into(), &1.into())
     );
+    assert_eq!(runs["runs"][0]["name"], shown.name);
+    let one: Value = serde_json::from_str(body(&ask(&address, &format!("GET /api/{}", shown.name)))).unwrap();
+    assert_eq!(one["verdicts"][0]["test"], "c14-016-get-protect-2", "{one}");
     let report = ask(&address, &format!("GET /{}", shown.name));
     assert!(
-        report.starts_with("HTTP/1.1 200") && report.contains("c14-016-get-protect-2"),
+        report.starts_with("HTTP/1.1 200") && report.contains("<a href=\"../\">"),
         "{report}"
     );
+    // The caller of the socket is an admin, and sees the keys; the page shows none.
+    let whole = format!("{:?}", clients.get(&shown.name).await);
+    let keys: BTreeSet<&str> = whole.split("M_Key 0x").skip(1).map(|rest| &rest[..16]).collect();
+    assert!(keys.len() > 2, "{whole}");
+    for key in keys.iter().filter(|key| **key != "0".repeat(16)) {
+        let bytes: Vec<&str> = (0..8).map(|byte| &key[2 * byte..2 * byte + 2]).collect();
+        for form in [(*key).to_string(), bytes.join(" ")] {
+            assert!(!report.contains(&form), "{form}");
+        }
+    }
+    assert!(report.contains("M_Key #1"));
 
     let refused = ask(&address, &format!("GET /{}", hidden.name));
     assert!(refused.starts_with("HTTP/1.1 403"), "{refused}");
@@ -69,6 +86,19 @@ async fn page_shows_only_permitted_rigs() {
     assert!(ask(&address, "POST /api/rigs").starts_with("HTTP/1.1 405"));
     let host = |name: &str| ask(&address, &format!("GET / HTTP/1.1\r\nHost: {name}\r\nX: "));
     assert!(host("lab.example").starts_with("HTTP/1.1 200"));
+
+    // Clients that send nothing, or never end their request, keep no other client out.
+    let slow = |number: usize| {
+        let mut slow = TcpStream::connect(&address).unwrap();
+        if number.is_multiple_of(2) {
+            slow.write_all(b"GET / HTTP/1.1\r\nX-Slow: ").unwrap();
+        }
+        slow
+    };
+    let mut slow: Vec<TcpStream> = (0..200).map(slow).collect();
+    assert!(ask(&address, "GET /api/rigs").starts_with("HTTP/1.1 200"));
+    let evicted = slow[0].read(&mut [0; 64]);
+    assert!(evicted.is_err() || evicted.is_ok_and(|count| count == 0));
 }
 
 #[test]

@@ -51,6 +51,7 @@ impl Session {
             .args([PASSES, KNOWN, NOT_APPLICABLE].map(|test| format!("--verbatim-tests={test}")))
             .args(options)
             .env("PYTHONDONTWRITEBYTECODE", "1")
+            .env("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
             .env("PYTHONPATH", root().join("client/python"));
         let output = Running::start(&mut pytest).end(LIMIT);
         let report = fs::read_to_string(place.path("report.xml")).unwrap_or_else(|error| panic!("{error}: {output}"));

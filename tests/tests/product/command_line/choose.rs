@@ -148,27 +148,117 @@ fn quiet_and_verbose_change_output() {
 }
 
 #[test]
-fn explain_shows_fields_and_statement() {
+fn explain_lists_findings_and_explains_one() {
     let place = Place::new();
     broken(&place);
     run(&mut place.verbatim(&format!("{ON_BROKEN} --record kept c14-016-get-protect-2")));
     let all = run(&mut place.verbatim("explain kept"));
     assert_eq!(all.code(), 0, "{all}");
+    assert!(
+        all.stdout
+            .lines()
+            .all(|line| line.starts_with("FAIL c14-016-get-protect-2#")),
+        "{all}"
+    );
+    assert_eq!(all.stdout.lines().count(), 7, "{all}");
+    let one = run(&mut place.verbatim("explain kept c14-016-get-protect-2#1"));
+    assert!(one.stdout.lines().count() <= 40, "{one}");
     for words in [
-        "FAIL c14-016-get-protect-2#1\n",
-        "  demands:  With another M_Key",
+        "FAIL c14-016-get-protect-2#1, cause DUT\n",
+        "  premise:  M_Key 0x83eef1b574723f2b, level 2, ",
+        " s #39 \"wrong key\": SubnGet(PortInfo) M_Key 0x",
+        "  answer:   0.",
         "  expected: no answer\n",
-        "      AttributeID                        PortInfo\n",
+        "  demands:  With another M_Key",
+        "  try:      verbatim explain kept 'c14-016-get-protect-2#1' --fields",
         " --rig broken c14-016-get-protect-2 --seed 0\n",
     ] {
-        assert!(all.stdout.contains(words), "{words}: {all}");
+        assert!(one.stdout.contains(words), "{words}: {one}");
     }
-    let one = run(&mut place.verbatim("explain kept c14-016-get-protect-2#1"));
     assert_eq!(one.stdout.matches("\n  again: ").count(), 1, "{one}");
+    let fields = run(&mut place.verbatim("explain kept C14-16 --fields"));
+    assert_eq!(fields.stdout.matches("\n  again: ").count(), 7, "{fields}");
+    let field = "      AttributeID                        PortInfo\n";
+    assert!(
+        fields.stdout.contains(field) && !fields.stdout.contains("    0000  "),
+        "{fields}"
+    );
+    let bytes = run(&mut place.verbatim("explain kept c14-016-get-protect-2#1 --hex"));
+    assert!(
+        !bytes.stdout.contains(field) && bytes.stdout.contains("    0000  01 81 "),
+        "{bytes}"
+    );
     for wrong in ["c14-016-get-protect-2#99", "C14-24", "c14-016-get-protect-2#x"] {
         let output = run(&mut place.verbatim(&format!("explain kept {wrong}")));
         assert_eq!(output.code(), 2, "{wrong}: {output}");
     }
+}
+
+#[test]
+fn atomics_are_shown_as_arithmetic() {
+    let place = Place::new();
+    for (defect, test, sum) in [
+        (
+            "fetch-add-stores",
+            "c09-060-fetch-add-responder",
+            "expected  0x01234567ffffffff + 0x1 = 0x0123456800000000 at byte 64",
+        ),
+        (
+            "swap-of-0-lost",
+            "c09-060-compare-swap-responder",
+            "expected  0x0000000000000000, swapped for the equal 0x8000000000000001, at byte 256",
+        ),
+        (
+            "atomic-result-low-32-bits",
+            "c09-060-fetch-add",
+            "expected  0xff2db5001e58b3e7 at byte 32768",
+        ),
+    ] {
+        let key = format!("defects=[{defect:?}]");
+        let output = run(place.verbatim("run").args([test, "--rig-key", &key]));
+        assert!(output.stdout.contains(sum), "{sum}: {output}");
+    }
+}
+
+#[test]
+fn two_records_are_compared_without_a_daemon() {
+    let place = Place::new();
+    broken(&place);
+    run(&mut place.verbatim(&format!("{ON_BROKEN} --record one c14-016-get-protect-2")));
+    run(&mut place.verbatim("run --record two c14-016-get-protect-2"));
+    let differs = run(&mut place.verbatim("runs diff one two"));
+    assert_eq!(differs.code(), 1, "{differs}");
+    assert!(
+        differs.stdout.contains("- FAIL: C14-16") && differs.stdout.contains("+ PASS\n"),
+        "{differs}"
+    );
+    assert_eq!(run(&mut place.verbatim("runs diff two two")).code(), 0);
+}
+
+#[test]
+fn run_writes_reports_and_ignores_a_closed_pipe() {
+    let place = Place::new();
+    broken(&place);
+    let reports = "--junit r.xml --tap r.tap --html r.html --json";
+    let output = run(&mut place.verbatim(&format!("{ON_BROKEN} {reports} c14-016-get-protect-2")));
+    assert_eq!(output.code(), 1, "{output}");
+    assert!(output.json()["run"]["record"].is_null(), "{output}");
+    for (file, words) in [
+        ("r.xml", "<testsuite name=\"broken\""),
+        ("r.tap", "not ok 1 - c14-016-get-protect-2"),
+        ("r.html", "<!doctype html>"),
+    ] {
+        let text = fs::read_to_string(place.path(file)).unwrap();
+        assert!(text.contains(words), "{file}: {text}");
+    }
+    for wrong in ["--junit -", "--junit nowhere/r.xml", "--junit r.xml --repeat 2"] {
+        let output = run(&mut place.verbatim(&format!("run {wrong} c14-024-node-info")));
+        assert_eq!(output.code(), 2, "{wrong}: {output}");
+    }
+    let mut closed = place.verbatim(&format!("{ON_BROKEN} c14-016-get-protect-2"));
+    let mut child = closed.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(1));
 }
 
 #[test]
@@ -188,7 +278,7 @@ fn repeat_command_works_anywhere() {
         .verbatim("--server none run --record kept c14-016-get-protect-2")
         .args(rig));
     assert_eq!(failed.code(), 1, "{failed}");
-    let explained = run(&mut place.verbatim("explain kept"));
+    let explained = run(&mut place.verbatim("explain kept c14-016-get-protect-2#1"));
     let again = explained
         .stdout
         .lines()

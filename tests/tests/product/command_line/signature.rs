@@ -164,3 +164,65 @@ fn unusable_key_is_refused_before_run() {
         assert_eq!(output.code(), 0, "{output}");
     }
 }
+
+/// Text that would be read as a line of `verify`, and commands for a terminal.
+const HOSTILE: &str =
+    "x\nsigned   by key 00, as demanded\r\u{1b}[2K\u{9b}2K\u{202e}; touch pwned\n| `a` | PASS | | |\n<b>";
+
+#[test]
+fn hostile_bundle_forges_no_line() {
+    let place = Place::new();
+    kept(&place, "");
+    let record = place.path("kept");
+    // A bundle whose maker chose the words, and sealed them.
+    let altered = |name: &str, alter: &dyn Fn(&mut serde_json::Value)| {
+        let path = record.join(name);
+        let mut document = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        alter(&mut document);
+        fs::write(path, document.to_string()).unwrap();
+    };
+    altered("run.json", &|run| {
+        for name in ["id", "rig", "host", "catalogue", "fingerprint", "rig_options"] {
+            run[name] = HOSTILE.into();
+        }
+    });
+    altered("verdicts.json", &|verdicts| {
+        verdicts[0]["test"] = HOSTILE.into();
+        verdicts[0]["passed"][0]["seen"] = HOSTILE.into();
+    });
+    BundleWriter::resume(&record, 1).unwrap().seal().unwrap();
+    for (arguments, code) in [
+        ("verify kept", 1),
+        ("judge kept", 0),
+        ("report kept", 0),
+        ("report kept --tap -", 0),
+        ("report kept --junit -", 0),
+        ("report kept --html -", 0),
+        ("explain kept c14-024-node-type", 0),
+        ("verify kept --json", 1),
+        ("judge kept --json", 0),
+    ] {
+        let output = verbatim(&place, arguments);
+        assert_eq!(output.code(), code, "{output}");
+        for text in [&output.stdout, &output.stderr] {
+            assert!(
+                !text.contains(['\u{1b}', '\u{9b}', '\u{202e}', '\r']),
+                "{arguments}: {text:?}"
+            );
+            // HTML has no lines.
+            let forged = ["\nsigned   by", "\n| `a`", "\n<b>"]
+                .iter()
+                .any(|line| text.contains(line));
+            assert!(!forged || arguments.contains("--html"), "{arguments}: {text}");
+        }
+        assert!(
+            !arguments.contains("--html") || !output.stdout.contains("<b>"),
+            "{output}"
+        );
+        assert!(!output.stdout.contains("verbatim run x"), "{output}");
+    }
+    let verified = verbatim(&place, "verify kept");
+    assert!(verified.stdout.contains("\nsigned   no\n"), "{verified}");
+    let json = verbatim(&place, "judge kept --json").json();
+    assert_eq!(json["run"]["host"], HOSTILE, "the value of JSON stays");
+}

@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use verbatim_archives::unpack;
-use verbatim_catalog::Register;
 use verbatim_lab::workspace::root;
 use verbatim_proto::v1::{Check, CheckResult, Observation, RunInfo};
 use verbatim_record::{Cause, Outcome, Verdict};
@@ -96,7 +95,7 @@ fn form(text: &str, form: impl FnOnce(&Reported<'_>) -> String) -> String {
         records: &[],
         before: &[],
         not_judged_anew: &BTreeMap::new(),
-        deviations: &Register::default(),
+        known: &[],
         tolerates_known: false,
         seal: "",
     })
@@ -231,6 +230,10 @@ fn axe_finds_nothing_in_run_page() {
         assert!([0, 1].contains(&output.code()), "{output}");
     }
     let page = run(&mut place.verbatim("report hasty --html - --before sound")).stdout;
+    assert!(browser::width_in(&place, &page, 360) <= 360);
+    let file = place.write("hasty.html", &page);
+    let sheets = browser::sheets(&place, &format!("file://{}", file.display()));
+    assert!((1..=4).contains(&sheets), "{sheets} sheets");
     assert_eq!(
         page.matches("<svg").count(),
         2,

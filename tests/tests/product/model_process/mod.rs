@@ -3,4 +3,5 @@
 
 mod device;
 mod ends;
+mod pace;
 mod proxy;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use serde::Serialize;
+use verbatim_text::Text;
 use verbatim_verbs::conformance::{self, Finding, Outcome};
 use verbatim_verbs::tls::ClientFiles;
 use verbatim_verbs::{AgentAddress, AgentTls, Place};
@@ -57,10 +58,8 @@ pub(super) fn run(given: &str, options: &Options, json: bool) -> anyhow::Result<
     let mut written = Ok(());
     conformance::check(&address, !options.quick, |finding| {
         if !json && written.is_ok() {
-            written = print::text(&format!(
-                "{:<4} {:<20} {}\n",
-                finding.outcome, finding.what, finding.words
-            ));
+            let Finding { outcome, what, words } = &finding;
+            written = print::text(&Text::of(format_args!("{outcome:<4} {what:<20} {words}")));
         }
         findings.push(finding);
     });
@@ -78,7 +77,9 @@ pub(super) fn run(given: &str, options: &Options, json: bool) -> anyhow::Result<
             .collect();
         print::json(&serde_json::json!({ "agent": given, "found": found }))?;
     } else {
-        print::text(&format!("\n{}\n", summary(given, &findings)))?;
+        let mut text = Text::of("");
+        text.line(summary(given, &findings));
+        print::text(&text)?;
     }
     Ok(ExitCode::from(if failed == 0 { 0 } else { exit::ERROR }))
 }

@@ -14,6 +14,7 @@ use umad::Library;
 use verbatim_client::v1;
 use verbatim_rig::{RigConfig, RigKind};
 use verbatim_run::state::StateDirectory;
+use verbatim_text::Text;
 
 use crate::commands::rigs;
 use crate::server::{self, Place};
@@ -107,11 +108,11 @@ pub(crate) fn run(arguments: &Arguments, place: impl FnOnce() -> anyhow::Result<
     if arguments.json {
         print::json(&serde_json::json!({ "found": found }))?;
     } else {
-        let lines: String = found
+        let lines: Text = found
             .iter()
             .map(|found| {
                 let Found { what, state, words, .. } = found;
-                format!("{:<7} {what:<18} {words}\n", state.word())
+                Text::of(format_args!("{:<7} {what:<18} {words}", state.word()))
             })
             .collect();
         print::text(&lines)?;
@@ -127,11 +128,11 @@ fn daemon(place: impl FnOnce() -> anyhow::Result<Place>) -> Vec<Found> {
     let address = match place() {
         Ok(Place::Server(address)) => address,
         Ok(Place::Inside(_)) => return Vec::new(),
-        Err(error) => return vec![bad("daemon", print::in_words(&error))],
+        Err(error) => return vec![bad("daemon", verbatim_text::in_words(&*error))],
     };
     let rigs = match server::at(&address, |client| async move { Ok(client.list_rigs().await?) }) {
         Ok(rigs) => rigs,
-        Err(error) => return vec![bad("daemon", print::in_words(&error))],
+        Err(error) => return vec![bad("daemon", verbatim_text::in_words(&*error))],
     };
     let rigs_in_words = print::counted(rigs.len() as u64, "rig", "rigs");
     let words = format!("{address} answers; {rigs_in_words}");

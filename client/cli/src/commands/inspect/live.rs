@@ -1,7 +1,7 @@
 //! Live capture of an interface, as a pcap stream.
 
 use std::cell::Cell;
-use std::io::{self, IsTerminal, Read};
+use std::io::{self, Read};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use signal_hook::flag;
 use verbatim_hw::ether::{Frame, PacketSocket, now};
 
 use crate::exit::Usage;
-use crate::print::counted;
+use crate::print::{self, counted};
 
 /// Longest wait for a frame before the capture checks whether it should end.
 const IDLE: Duration = Duration::from_millis(200);
@@ -57,7 +57,7 @@ impl Live {
             until: None,
             packets: 0,
             lost: Rc::clone(lost),
-            told: io::stderr().is_terminal().then(Instant::now),
+            told: print::has_terminal_for_messages().then(Instant::now),
         })
     }
 
@@ -80,12 +80,12 @@ impl Live {
         {
             *told = Instant::now();
             self.lost.set(self.socket.dropped());
-            eprintln!(
+            print::note(format_args!(
                 "verbatim: {}: {}, {} lost by the capture",
                 self.socket.interface(),
                 counted(self.packets, "packet", "packets"),
                 self.lost.get()
-            );
+            ));
         }
     }
 }

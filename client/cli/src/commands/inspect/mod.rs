@@ -22,7 +22,7 @@ use verbatim_wire::{Layout, Lid, Lrh, Medium, crc::VCRC_LENGTH};
 pub(crate) use arguments::Arguments;
 
 use crate::exit;
-use crate::print::counted;
+use crate::print::{self, counted};
 use arguments::Only;
 use report::{Lines, Report};
 use tally::Tally;
@@ -121,6 +121,7 @@ fn infiniband(bytes: &[u8], ignores_vcrc: bool) -> (Medium, &[u8]) {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "the lines have numbers and names of ours only")]
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let port = arguments.port()?;
     let out = Out {
@@ -146,15 +147,15 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let lost = out.lost.get();
     if lost > 0 {
         let packets = counted(lost, "packet", "packets");
-        eprintln!(
+        print::note(format_args!(
             "verbatim: {}: the capture lost {packets}, because the kernel's buffer was full",
             arguments.place().display()
-        );
+        ));
     }
     match ended {
         None => Ok(ExitCode::from(code)),
         Some(error) => {
-            eprintln!("verbatim: {}: {error}", arguments.place().display());
+            print::note(format_args!("verbatim: {}: {error}", arguments.place().display()));
             Ok(ExitCode::from(exit::ERROR))
         }
     }

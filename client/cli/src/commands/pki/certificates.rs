@@ -96,9 +96,9 @@ impl Ca {
         Ok((pair, until))
     }
 
-    /// Creates the list of revoked certificates with these serial numbers, in PEM. The list and the CA expire at
-    /// the same time.
-    pub(super) fn revoke(&self, serials: &[Vec<u8>], now: OffsetDateTime) -> Result<String, rcgen::Error> {
+    /// Creates the list of revoked certificates with these serial numbers, in PEM. Its number is greater than the
+    /// number `last` of the list before. The list and the CA expire at the same time.
+    pub(super) fn revoke(&self, serials: &[Vec<u8>], last: u64, now: OffsetDateTime) -> Result<String, rcgen::Error> {
         let revoked = |serial: &Vec<u8>| RevokedCertParams {
             serial_number: SerialNumber::from_slice(serial),
             revocation_time: now,
@@ -109,8 +109,8 @@ impl Ca {
         let list = CertificateRevocationListParams {
             this_update: now - ALLOWANCE,
             next_update: self.until,
-            // The number of a later list must be greater (RFC 5280, 5.2.3), so use the time.
-            crl_number: SerialNumber::from(seconds),
+            // The number of a later list must be greater (RFC 5280, 5.2.3), also after the clock was set back.
+            crl_number: SerialNumber::from(seconds.max(last.saturating_add(1))),
             issuing_distribution_point: None,
             revoked_certs: serials.iter().map(revoked).collect(),
             key_identifier_method: KeyIdMethod::Sha256,
@@ -148,12 +148,14 @@ pub(super) fn read(pem: &str) -> anyhow::Result<(Vec<u8>, OffsetDateTime)> {
     Ok((certificate.raw_serial().to_vec(), until))
 }
 
-/// Returns the serial numbers in a revocation list.
-pub(super) fn revoked(pem: &str) -> anyhow::Result<Vec<Vec<u8>>> {
+/// Returns the serial numbers in a revocation list, and the number of the list.
+pub(super) fn revoked(pem: &str) -> anyhow::Result<(Vec<Vec<u8>>, u64)> {
     let (_, pem) = x509_parser::pem::parse_x509_pem(pem.as_bytes())?;
     let (_, list) = x509_parser::parse_x509_crl(&pem.contents)?;
-    Ok(list
+    let serials = list
         .iter_revoked_certificates()
         .map(|revoked| revoked.raw_serial().to_vec())
-        .collect())
+        .collect();
+    let number = list.crl_number().and_then(|number| u64::try_from(number).ok());
+    Ok((serials, number.unwrap_or(0)))
 }

@@ -13,6 +13,7 @@ use std::str::FromStr;
 use anyhow::Context;
 use clap::Subcommand;
 use time::OffsetDateTime;
+use verbatim_text::Text;
 
 use crate::exit::Usage;
 use crate::print;
@@ -223,7 +224,7 @@ fn issue(issue: &Issue) -> anyhow::Result<ExitCode> {
             issue.name
         ));
     }
-    print::text(&text)?;
+    print::text(&Text::own(&text))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -245,25 +246,25 @@ fn revoke(revoke: &Revoke) -> anyhow::Result<ExitCode> {
     })?;
     let (serial, _) = certificates::read(&pem).with_context(|| path.display().to_string())?;
     let list = directory.join("crl.pem");
-    let mut serials = match fs::read_to_string(&list) {
+    let (mut serials, last) = match fs::read_to_string(&list) {
         Ok(text) => certificates::revoked(&text).with_context(|| list.display().to_string())?,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => (Vec::new(), 0),
         Err(error) => return Err(error).with_context(|| list.display().to_string()),
     };
     if !serials.contains(&serial) {
         serials.push(serial);
     }
     let text = ca
-        .revoke(&serials, OffsetDateTime::now_utc())
+        .revoke(&serials, last, OffsetDateTime::now_utc())
         .context("cannot make the list of revoked certificates")?;
     replace(&list, &text)?;
-    print::text(&format!(
+    print::text(&Text::of(format_args!(
         "{} is revoked; {} lists {}. Copy this list to the path `crl` of the daemon's configuration, or --tls-crl of \
-         the agent. The daemon reads it at once, the agent at SIGHUP\n",
+         the agent. The daemon reads it at once, the agent at SIGHUP",
         path.display(),
         list.display(),
         print::counted(serials.len() as u64, "certificate", "certificates")
-    ))?;
+    )))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -302,7 +303,7 @@ fn plan(names: &[Host], client: &str, days: u16) -> Result<(Vec<Planned>, String
         name: "crl.pem".into(),
         about: "the CA's list of revoked certificates, for servers".into(),
         secret: false,
-        text: ca.revoke(&[], now)?,
+        text: ca.revoke(&[], 0, now)?,
     };
     let mut planned = pair_of(
         "ca",
@@ -428,7 +429,7 @@ fn report(init: &Init, directory: &Path, names: &[Host], planned: &[Planned], un
         path("client.pem"),
         path("client-key.pem")
     ));
-    print::text(&text)?;
+    print::text(&Text::own(&text))?;
     Ok(ExitCode::SUCCESS)
 }
 

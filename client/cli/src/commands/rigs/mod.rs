@@ -15,6 +15,7 @@ use verbatim_record::Restored;
 use verbatim_rig::{RigConfig, RigFile, RigFileError};
 use verbatim_run as run;
 use verbatim_run::state::StateDirectory;
+use verbatim_text::Text;
 
 use crate::exit::Usage;
 use crate::server::{self, Place};
@@ -70,9 +71,9 @@ pub(crate) fn load(path: Option<&PathBuf>) -> anyhow::Result<RigFile> {
 pub(crate) fn run(arguments: &Arguments, place: impl FnOnce() -> anyhow::Result<Place>) -> anyhow::Result<ExitCode> {
     if let Some(Command::Discover) = arguments.command {
         let (text, ports) = discover::discover(Path::new("/"));
-        print::text(&text)?;
+        print::text(&Text::own(&text))?;
         if ports == 0 {
-            eprintln!("no adapter in /sys/class/infiniband; `verbatim doctor` lists the missing parts");
+            print::note("no adapter in /sys/class/infiniband; `verbatim doctor` lists the missing parts");
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -151,11 +152,14 @@ fn reload(address: &Address, json: bool) -> anyhow::Result<ExitCode> {
         print::json(&parts)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut text = String::new();
+    let mut text = Text::new();
     for (what, rigs) in parts.iter().filter(|(_, rigs)| !rigs.is_empty()) {
-        text.push_str(&format!("{what:<9} {}\n", rigs.join(" ")));
+        text.line(format_args!("{what:<9} {}", rigs.join(" ")));
     }
-    print::text(if text.is_empty() { "no rig changed\n" } else { &text })?;
+    if text.is_empty() {
+        text.line("no rig changed");
+    }
+    print::text(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -169,7 +173,11 @@ fn restore_at(address: &Address, rig: &str, json: bool) -> anyhow::Result<ExitCo
     let quarantined = after.state() == v1::RigState::Quarantined;
     show_restored(name.id(), &answer.areas, json)?;
     if quarantined {
-        eprintln!("verbatim: {} stays quarantined: {}", name.id(), after.state_reason);
+        print::note(format_args!(
+            "verbatim: {} stays quarantined: {}",
+            name.id(),
+            after.state_reason
+        ));
     }
     let complete = !quarantined && answer.areas.iter().all(Restored::is_complete);
     Ok(ExitCode::from(if complete { 0 } else { exit::ERROR }))
@@ -211,30 +219,32 @@ fn of_file(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             .rigs
             .iter()
             .map(|rig| {
-                serde_json::json!({
-                    "name": rig.name,
-                    "kind": rig.kind.name(),
-                    "device": device(rig),
-                    "shared_subnet": rig.shared_subnet,
-                    "window": rig.window,
-                    "labels": rig.all_labels().collect::<Vec<_>>(),
-                })
+                let mut document = print::document::rig(&v1::Rig {
+                    name: format!("rigs/{}", rig.name),
+                    kind: rig.kind.name().into(),
+                    device: device(rig),
+                    labels: rig.all_labels().collect(),
+                    ..v1::Rig::default()
+                });
+                document["shared_subnet"] = rig.shared_subnet.into();
+                document["window"] = serde_json::json!(rig.window);
+                document
             })
             .collect();
         print::json(&serde_json::json!({ "rig_file": file.path, "rigs": rigs }))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let lines: String = file
+    let lines: Text = file
         .rigs
         .iter()
-        .map(|rig| {
-            let labels = print::tables::labels(&rig.labels);
-            format!("{:<20} {:<8} {}\n{labels}", rig.name, rig.kind.name(), device(rig))
+        .flat_map(|rig| {
+            let head = format!("{:<20} {:<8} {}", rig.name, rig.kind.name(), device(rig));
+            [Text::of(head), print::tables::labels(&rig.labels)]
         })
         .collect();
     print::text(&lines)?;
     if file.path.is_none() {
-        eprintln!("no rig file: only the built-in rig; name a file with --rig-file, or make /etc/verbatim/rigs.toml");
+        print::note("no rig file: only the built-in rig; name a file with --rig-file, or make /etc/verbatim/rigs.toml");
     }
     Ok(ExitCode::SUCCESS)
 }

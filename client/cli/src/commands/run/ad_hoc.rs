@@ -60,7 +60,7 @@ impl AdHoc {
             .into_iter()
             .filter_map(|(option, value)| Some((option, value.as_ref()?)));
         given
-            .flat_map(|(option, value)| [option.into(), verbatim_run::quoted(value)])
+            .flat_map(|(option, value)| [option.into(), verbatim_text::quoted(value)])
             .collect()
     }
 

@@ -24,10 +24,10 @@ use crate::{exit, print};
 /// Returns the run's settings with the selected tests, and with the default seed of the rig.
 pub(super) fn chosen(arguments: &Arguments, mut spec: RunSpec) -> anyhow::Result<RunSpec> {
     let tests = verbatim_catalog::select(&spec.patterns).map_err(|error| Usage(error.to_string()))?;
-    if arguments.seed.is_none()
-        && let Ok(rig) = rig_file(arguments)?.find(&spec.rig)
-    {
-        spec.seed = arguments.seed_on(rig.kind.name());
+    if let Ok(rig) = rig_file(arguments)?.find(&spec.rig) {
+        let kind = rig.kind.name();
+        spec.seed = arguments.seed_on(kind);
+        spec.patterns = arguments.patterns_on(kind);
     }
     if arguments.chooses() {
         let failed = arguments.failed.then(|| last::of(&spec.rig)).transpose()?;
@@ -71,21 +71,28 @@ pub(super) fn run(
         lease: Arc::default(),
     };
     let mut progress = Progress::new(arguments.lines());
-    let report = run::execute(&request, &mut |event| progress.show(&event))?;
+    let ids: Vec<String> = tests.iter().map(|test| test.id.into()).collect();
+    progress.expects(&request.rig.name, request.rig.kind.name(), &ids);
+    let mut report = run::execute(&request, &mut |event| progress.show(&event))?;
+    if arguments.record.is_none() {
+        // The record is temporary, for reports.
+        report.run.record = None;
+    }
     progress.finish();
     last::keep(&arguments.rig_name(), &report.verdicts);
     let code = exit::of_report(&report, arguments.known.known);
-    let verdicts = report.verdicts.clone();
+    let (verdicts, known) = (report.verdicts.clone(), report.known_deviations.clone());
     let json = if arguments.json {
         Some(Document::Report(Box::new(report)))
     } else {
-        print::text(&print::run_ends(&report, &arguments.telling()))?;
-        print::text(&progress.took(arguments.durations, arguments.verbose))?;
+        print::text_of_run(&print::run_ends(&report, &arguments.telling()))?;
+        print::text_of_run(&progress.took(arguments.durations, arguments.verbose))?;
         None
     };
     Ok(Done {
         code,
         verdicts,
+        known,
         json,
         interrupted: cancel.load(Ordering::Relaxed),
     })
@@ -107,14 +114,17 @@ fn rig_options(arguments: &Arguments, rig_file: Option<&Path>, is_told: bool) ->
         words.extend(["--server", "none"].map(String::from));
     }
     if let Some(file) = rig_file.filter(|_| arguments.rig_file.is_some()) {
-        words.extend(["--rig-file".into(), run::quoted(&file.display().to_string())]);
+        words.extend(["--rig-file".into(), verbatim_text::quoted(&file.display().to_string())]);
     }
     words.extend(arguments.ad_hoc.words());
     for file in &arguments.known.deviations {
-        words.extend(["--deviations".into(), run::quoted(&file.display().to_string())]);
+        words.extend([
+            "--deviations".into(),
+            verbatim_text::quoted(&file.display().to_string()),
+        ]);
     }
     for key in &arguments.rig_key {
-        words.extend(["--rig-key".into(), run::quoted(key)]);
+        words.extend(["--rig-key".into(), verbatim_text::quoted(key)]);
     }
     words.join(" ")
 }
@@ -138,9 +148,9 @@ pub(super) fn cancel() -> anyhow::Result<Arc<AtomicBool>> {
             for _ in signals.forever() {
                 asked.store(true, Ordering::Relaxed);
                 if first.get_or_insert_with(Instant::now).elapsed() > SAME {
-                    eprintln!(
+                    print::note(
                         "verbatim: left at once, before the device was restored; the next run on this rig restores it \
-                         from the restore journal"
+                         from the restore journal",
                     );
                     process::exit(INTERRUPTED);
                 }

@@ -13,7 +13,7 @@ use verbatim_client::{Client, Error, LeaseName, fresh_id, v1};
 use super::Arguments;
 use crate::commands::leases::until_it_has_a_rig;
 use crate::exit::Usage;
-use crate::print::document::bare;
+use crate::print::{self, document::bare};
 
 /// Duration of the lease after each renewal. The rig is free after this time if the client dies.
 const LASTS: Duration = Duration::from_secs(15 * 60);
@@ -41,7 +41,7 @@ pub(super) async fn mine(client: &Client, arguments: &Arguments) -> anyhow::Resu
     match leases.as_slice() {
         [] => Ok(None),
         [lease] => {
-            eprintln!("verbatim: {}", under(&lease.name));
+            print::note(format_args!("verbatim: {}", under(&lease.name)));
             Ok(Some(lease.name.clone()))
         }
         several => {
@@ -118,11 +118,11 @@ impl Held {
         match client.end_lease(&self.name).await {
             // The lease may have ended already.
             Ok(_) | Err(Error::Refusal(_)) => {}
-            Err(error) => eprintln!(
+            Err(error) => print::note(format_args!(
                 "verbatim: cannot end {}: {error}; it ends by itself within {} minutes",
                 self.name,
                 LASTS.as_secs() / 60
-            ),
+            )),
         }
     }
 }

@@ -1,12 +1,13 @@
 //! The tests that did not pass in the last run on a rig, for `--failed` without a daemon.
 
+use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::{env, fs};
 
 use verbatim_client::v1::{Outcome, Verdict};
 
 use crate::exit::Usage;
+use crate::print::history;
 
 /// Returns the ids of the tests with FAIL, ERROR or INCONCLUSIVE.
 pub(super) fn not_passed(verdicts: &[Verdict]) -> Vec<String> {
@@ -25,10 +26,8 @@ pub(super) fn not_passed(verdicts: &[Verdict]) -> Vec<String> {
 
 /// Returns the file for a rig, with one test per line. It is in the user's cache, because its loss does no harm.
 fn file(rig: &str) -> Option<PathBuf> {
-    let absolute = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
     // The name of a rig contains no path separator.
-    Some(cache.join("verbatim/last").join(rig))
+    Some(history::cache("last")?.join(rig))
 }
 
 /// Stores the tests that did not pass. Ignores errors: a later `--failed` reports that the file is missing.

@@ -14,13 +14,15 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use serde_json::Value;
-use verbatim_catalog::{expected_of, select};
+use verbatim_catalog::deviations::Known;
+use verbatim_catalog::{Extent, expected_of, select};
 use verbatim_client::v1::{RunSpec, Verdict};
 use verbatim_rig::file::BUILT_IN;
 use verbatim_run::Report;
 
 use crate::commands::known;
 use crate::commands::leases::{Lasts, Priority, wait_at_most};
+use crate::commands::report::Files;
 use crate::exit::Usage;
 use crate::print::Telling;
 use crate::print::progress::Lines;
@@ -33,7 +35,8 @@ pub(crate) use remote::{Followed, follow, show_end};
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// Tests to run: ids, public names, statements such as C14-16, globs, or words such as rnr or m_key, which are
-    /// looked for in ids, titles, public names and statements; all tests when none is given
+    /// looked for in ids, titles, public names and statements; or a selection by duration: `quick` (under two minutes),
+    /// `standard`, `full`. When none is given: `standard`, and on a virtual rig all tests
     patterns: Vec<String>,
     /// Run only the tests that match this expression: words as above, with `and`, `or`, `not` and parentheses, as in
     /// `-k 'm_key and not walk'`
@@ -71,6 +74,8 @@ pub(crate) struct Arguments {
     /// Keep the records in a new directory, for `verbatim judge` and `verbatim export`
     #[arg(long, value_name = "DIR")]
     record: Option<PathBuf>,
+    #[command(flatten)]
+    reports: Files,
     /// Sign the record with this private key of ed25519, in PEM, as `verbatim sign` does
     #[arg(long, value_name = "KEY.pem", requires = "record")]
     sign: Option<PathBuf>,
@@ -120,6 +125,8 @@ pub(crate) struct Arguments {
 struct Done {
     code: u8,
     verdicts: Vec<Verdict>,
+    /// The known deviations of the device, for reports.
+    known: Vec<Known>,
     /// The JSON document; None if other output was printed instead.
     json: Option<Document>,
     /// Whether a signal ended the run. The run is then not repeated.
@@ -197,6 +204,14 @@ impl Arguments {
         }
     }
 
+    /// Returns the given patterns, else the default for a rig of this kind.
+    fn patterns_on(&self, kind: &str) -> Vec<String> {
+        match kind != "virtual" && self.patterns.is_empty() && !self.chooses() {
+            true => vec![Extent::BY_DEFAULT.into()],
+            false => self.patterns.clone(),
+        }
+    }
+
     /// Returns the given seed, else the default for a rig of this kind.
     fn seed_on(&self, kind: &str) -> u64 {
         self.seed
@@ -224,6 +239,14 @@ pub(crate) fn run(arguments: &Arguments, place: &Place) -> anyhow::Result<ExitCo
     if let Some((_, option)) = options.iter().find(|(is_given, _)| *is_given) {
         place.server(option)?;
     }
+    if !arguments.reports.wanted().is_empty() && (arguments.repeat.is_some() || arguments.detach) {
+        let option = if arguments.detach { "--detach" } else { "--repeat" };
+        return Err(Usage(format!(
+            "the options of reports cannot be used with {option}; `verbatim report` makes reports later"
+        ))
+        .into());
+    }
+    arguments.reports.refuse_unwritable()?;
     let spec = arguments.spec()?;
     match place {
         Place::Server(address) => {
@@ -278,5 +301,14 @@ mod tests {
         assert_eq!(MODELS.map(|kind| none.seed_on(kind)), [0, 0]);
         assert_ne!(none.seed_on("umad"), none.seed_on("umad"));
         assert_eq!(of(&["--seed", "7"]).seed_on("umad"), 7);
+    }
+
+    #[test]
+    fn real_rig_runs_standard_tests_by_default() {
+        let of = |given: &[&str], kind| Cli::parse_from([&["run"], given].concat()).run.patterns_on(kind);
+        assert_eq!(of(&[], "umad"), ["standard"]);
+        assert_eq!(of(&[], "virtual"), [""; 0], "all tests");
+        assert_eq!(of(&["C14-16"], "umad"), ["C14-16"]);
+        assert_eq!(of(&["-k", "lease"], "umad"), [""; 0]);
     }
 }

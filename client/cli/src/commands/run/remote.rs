@@ -9,10 +9,12 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook_tokio::Signals;
 use tokio::task::JoinHandle;
 use tokio_stream::StreamExt as _;
+use verbatim_catalog::deviations::Known;
 use verbatim_client::v1::RunState;
 use verbatim_client::{Address, Client, Error, LeaseName, RunName, fresh_id, patiently, v1};
 use verbatim_record::BundleWriter;
 use verbatim_run::RunError;
+use verbatim_text::Text;
 
 use super::labelled::{self, Held};
 use super::{Arguments, Document, Done, choice, last};
@@ -26,9 +28,9 @@ const LEFT: u8 = 130;
 
 /// Returns the run's settings with the selected tests of the daemon, and with the default seed.
 pub(super) fn chosen(arguments: &Arguments, mut spec: v1::RunSpec, address: &Address) -> anyhow::Result<v1::RunSpec> {
-    if arguments.seed.is_none() {
-        spec.seed = seed(arguments, address)?;
-    }
+    let kind = kind(arguments, address);
+    spec.seed = arguments.seed_on(&kind);
+    spec.patterns = arguments.patterns_on(&kind);
     if !arguments.chooses() {
         return Ok(spec);
     }
@@ -46,13 +48,13 @@ pub(super) fn chosen(arguments: &Arguments, mut spec: v1::RunSpec, address: &Add
     Ok(spec)
 }
 
-/// Returns the default seed of a run, from the kind of its rig, if the kind is known before the run starts.
-fn seed(arguments: &Arguments, address: &Address) -> anyhow::Result<u64> {
+/// Returns the kind of the run's rig: "any" if the daemon chooses the rig.
+fn kind(arguments: &Arguments, address: &Address) -> String {
     if let Some(kind) = arguments.labels.iter().find_map(|label| label.strip_prefix("kind=")) {
-        return Ok(arguments.seed_on(kind));
+        return kind.into();
     }
     if !arguments.labels.is_empty() {
-        return Ok(arguments.seed_on("any"));
+        return "any".into();
     }
     let (lease, rig) = (arguments.lease.clone(), arguments.rig.clone());
     let kind = server::at(address, |client| async move {
@@ -63,7 +65,15 @@ fn seed(arguments: &Arguments, address: &Address) -> anyhow::Result<u64> {
         Ok(client.get_rig(&rig.parse()?).await?.kind)
     });
     // Ignore a problem with the lease or the rig here: the run itself reports it.
-    Ok(arguments.seed_on(&kind.unwrap_or_else(|_| "virtual".into())))
+    kind.unwrap_or_else(|_| "virtual".into())
+}
+
+/// Tells the progress which tests the run has, so that it can show how long they last.
+async fn expect(client: &Client, run: &v1::Run, progress: &mut Progress) -> anyhow::Result<()> {
+    let rig = run.spec.as_ref().map_or("", |spec| spec.rig.as_str());
+    let kind = client.get_rig(&rig.parse()?).await?.kind;
+    progress.expects(rig, &kind, &run.tests);
+    Ok(())
 }
 
 /// Returns the tests that did not pass in the last run on a rig.
@@ -136,11 +146,12 @@ async fn carried_out(
     let left = || Done {
         code: LEFT,
         verdicts: Vec::new(),
+        known: Vec::new(),
         json: None,
         interrupted: true,
     };
     let mut stop = Stop::listen()?;
-    let progress = Progress::new(arguments.lines());
+    let mut progress = Progress::new(arguments.lines());
     let (run, stopped) = tokio::select! {
         run = client.create_run_under(request.clone()) => (run?, false),
         () = stop.asked() => {
@@ -161,11 +172,12 @@ async fn carried_out(
         progress.finish();
         let document = json.then(|| print::document::run(&run));
         if document.is_none() {
-            print::text(&format!("{name}\n"))?;
+            print::text(&Text::of(&name))?;
         }
         return Ok(Done {
             code: 0,
             verdicts: Vec::new(),
+            known: Vec::new(),
             json: document.map(Document::Value),
             interrupted: false,
         });
@@ -175,7 +187,8 @@ async fn carried_out(
         say_if_it_waits(&client, &run, &progress, wait).await;
     }
     let mut stop = Some(stop);
-    let mut progress = progress;
+    // Without the kind of the rig, the progress shows no time.
+    expect(&client, &run, &mut progress).await.unwrap_or_default();
     let followed = follow(&client, &name, 0, &mut progress, stop.as_mut(), stopped, |_| Ok(())).await?;
     let Followed::Ended { run, interrupted } = followed else {
         return Ok(left());
@@ -185,16 +198,17 @@ async fn carried_out(
     }
     let (code, document) = end_of(
         &run,
-        record.as_deref(),
+        record.as_deref().filter(|_| arguments.record.is_some()),
         json,
         arguments.known.known,
         arguments.telling(),
     )?;
     if document.is_none() {
-        print::text(&progress.took(arguments.durations, arguments.verbose))?;
+        print::text_of_run(&progress.took(arguments.durations, arguments.verbose))?;
     }
     Ok(Done {
         code,
+        known: run.known_deviations.iter().cloned().map(Known::from).collect(),
         verdicts: run.verdicts,
         json: document.map(Document::Value),
         interrupted,
@@ -295,7 +309,9 @@ fn leave(name: &RunName, confirmed: bool) {
     } else {
         "may continue: the daemon has not yet confirmed the cancellation (`verbatim runs cancel` repeats the request)"
     };
-    eprintln!("verbatim: left; {name} {how}. `verbatim runs watch {name}` shows its end");
+    print::note(format_args!(
+        "verbatim: left; {name} {how}. `verbatim runs watch {name}` shows its end"
+    ));
 }
 
 /// Prints the result of a run, in the format of a run inside this process. Returns the exit code.
@@ -324,7 +340,7 @@ fn end_of(
         || format!("; {}", run.name),
         |path| format!("; {}, record in {}", run.name, path.display()),
     );
-    print::text(&print::end(&ended, &place, &telling))?;
+    print::text_of_run(&print::end(&ended, &place, &telling))?;
     Ok((code, None))
 }
 

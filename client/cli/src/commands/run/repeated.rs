@@ -8,6 +8,7 @@ use anyhow::Context;
 use serde_json::json;
 use verbatim_client::v1::{Outcome, RunSpec, Verdict};
 use verbatim_run::{Signer, sign_bundle};
+use verbatim_text::Text;
 
 use super::{Arguments, Document, Done};
 use crate::print;
@@ -23,10 +24,10 @@ fn signed(signer: Option<&Signer>, record: Option<&Path>) -> anyhow::Result<()> 
     if record.join("manifest.json").exists() {
         sign_bundle(record, signer, false)?;
     } else {
-        eprintln!(
+        print::note(format_args!(
             "verbatim: nothing was signed: {} has no complete record",
             record.display()
-        );
+        ));
     }
     Ok(())
 }
@@ -38,11 +39,20 @@ pub(super) fn run(arguments: &Arguments, spec: RunSpec, once: &mut Once<'_>) -> 
     // Check the key before the run starts.
     let signer = arguments.sign.as_deref().map(Signer::open).transpose()?;
     let Some(times) = arguments.repeat else {
-        let done = once(spec, record.as_deref())?;
-        signed(signer.as_ref(), record.as_deref())?;
+        let has_reports = !arguments.reports.wanted().is_empty();
+        let temporary = (has_reports && record.is_none()).then(tempfile::tempdir).transpose();
+        let temporary = temporary.context("cannot make a temporary directory for the record of the reports")?;
+        let place = record.or_else(|| temporary.as_ref().map(|directory| directory.path().join("record")));
+        let done = once(spec, place.as_deref())?;
+        signed(signer.as_ref(), place.as_deref())?;
+        let written = match place.filter(|_| has_reports) {
+            Some(place) => arguments.reports.write_all(&place, &done.known, arguments.known.known),
+            None => Ok(()),
+        };
         if let Some(json) = &done.json {
-            print::json(json)?;
+            print::unless_closed(print::json(json))?;
         }
+        written?;
         return Ok(ExitCode::from(done.code));
     };
     if let Some(record) = &record {
@@ -67,9 +77,11 @@ pub(super) fn run(arguments: &Arguments, spec: RunSpec, once: &mut Once<'_>) -> 
         }
     }
     if arguments.json {
-        print::json(&json!({ "schema": "verbatim.repeated.v1", "runs": documents }))?;
+        print::unless_closed(print::json(
+            &json!({ "schema": "verbatim.repeated.v1", "runs": documents }),
+        ))?;
     } else if !arguments.detach {
-        print::text(&counts.table(times))?;
+        print::text_of_run(&counts.table(times))?;
     }
     Ok(ExitCode::from(code))
 }
@@ -93,16 +105,16 @@ impl Counts {
     }
 
     /// Lists the tests that did not always pass, and counts the tests that did.
-    fn table(&self, times: u32) -> String {
+    fn table(&self, times: u32) -> Text {
         let passed = |counts: &BTreeMap<Outcome, u32>| counts.keys().all(|outcome| *outcome == Outcome::Pass);
-        let mut out = String::from("\n");
+        let mut out = Text::of("");
         for (test, counts) in self.0.iter().filter(|(_, counts)| !passed(counts)) {
             let words: Vec<String> = counts
                 .iter()
                 .rev()
                 .map(|(outcome, count)| format!("{count} {outcome}"))
                 .collect();
-            out.push_str(&format!("{test:<34} {}\n", words.join(", ")));
+            out.line(format_args!("{test:<34} {}", words.join(", ")));
         }
         let always = self.0.values().filter(|counts| passed(counts)).count();
         let runs = self
@@ -111,8 +123,8 @@ impl Counts {
             .map(|counts| counts.values().sum::<u32>())
             .max()
             .unwrap_or(0);
-        out.push_str(&format!(
-            "{runs} of {}: {always} of {} passed in each run\n",
+        out.line(format_args!(
+            "{runs} of {}: {always} of {} passed in each run",
             print::counted(u64::from(times), "run", "runs"),
             print::counted(self.0.len() as u64, "test", "tests"),
         ));

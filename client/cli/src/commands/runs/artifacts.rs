@@ -4,7 +4,10 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 
+use verbatim_client::v1::Artifact;
 use verbatim_client::{Client, Error, RunName};
+use verbatim_record::{LARGEST_BUNDLE, MOST_FILES};
+use verbatim_text::shown_lines;
 
 use crate::exit::Usage;
 use crate::print;
@@ -12,6 +15,10 @@ use crate::server::run_named;
 
 /// The file that is downloaded last; it shows that the download is complete.
 const MANIFEST: &str = "manifest.json";
+
+/// The most bytes of a capture for each byte of the records, and for the rest of the capture.
+const MOST_PER_BYTE: u64 = 8;
+const OF_A_CAPTURE: u64 = 16 << 20;
 
 /// The files that a run left.
 #[derive(clap::Args)]
@@ -31,7 +38,7 @@ pub(crate) struct Arguments {
 pub(crate) async fn run(client: &Client, arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let run = run_named(client, &arguments.run).await?;
     let Some(name) = &arguments.name else {
-        let artifacts = client.list_artifacts(&run).await?;
+        let artifacts = listed(client, &run).await?;
         if arguments.json {
             let listed: Vec<_> = artifacts
                 .iter()
@@ -45,8 +52,9 @@ pub(crate) async fn run(client: &Client, arguments: &Arguments) -> anyhow::Resul
     };
     match &arguments.output {
         Some(output) if output.as_os_str() == "-" => {
+            let most = most_of(client, &run, name).await?;
             let reader = client.read_artifact(&run, name).await?;
-            reader.copy_to(&mut Stdout).await?;
+            reader.copy_to(&mut Stdout, most).await?;
         }
         Some(output) => to_file(client, &run, name, output).await?,
         None => {
@@ -60,18 +68,26 @@ pub(crate) async fn run(client: &Client, arguments: &Arguments) -> anyhow::Resul
                 return Err(Usage(format!("{file} exists already; --output {file} overwrites it")).into());
             }
             to_file(client, &run, name, &file).await?;
-            eprintln!("wrote {}", file.display());
+            print::note(format_args!("wrote {}", file.display()));
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Locks stdout for each write, so that no lock is held across an await.
+/// Locks stdout for each write, so that no lock is held across an await. A terminal gets no control characters.
 struct Stdout;
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a file of a run goes to another file unaltered"
+)]
 impl Write for Stdout {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        io::stdout().write(bytes)
+        if !print::is_terminal() {
+            return io::stdout().write(bytes);
+        }
+        io::stdout().write_all(shown_lines(&String::from_utf8_lossy(bytes)).as_bytes())?;
+        Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -81,14 +97,40 @@ impl Write for Stdout {
 
 /// Downloads a file of a run. The file gets its name when it is complete.
 pub(crate) async fn to_file(client: &Client, run: &RunName, name: &str, file: &Path) -> anyhow::Result<()> {
+    let most = most_of(client, run, name).await?;
     let reader = client.read_artifact(run, name).await?;
-    receive(reader, file).await?;
+    receive(reader, file, most).await?;
     Ok(())
+}
+
+/// Returns the most bytes of a file: its listed size. The daemon makes a capture on each read, and lists none; its size
+/// is limited by that of the records.
+async fn most_of(client: &Client, run: &RunName, name: &str) -> anyhow::Result<u64> {
+    let artifacts = listed(client, run).await?;
+    let all: u64 = artifacts.iter().map(|artifact| artifact.size_bytes).sum();
+    let of_name = artifacts.iter().find(|artifact| artifact.name == name);
+    Ok(of_name.map_or(MOST_PER_BYTE * all + OF_A_CAPTURE, |artifact| artifact.size_bytes))
+}
+
+/// Lists the files of a run. Refuses more than a bundle can have.
+async fn listed(client: &Client, run: &RunName) -> anyhow::Result<Vec<Artifact>> {
+    let artifacts = client.list_artifacts(run).await?;
+    let all = artifacts
+        .iter()
+        .fold(0, |all: u64, of| all.saturating_add(of.size_bytes));
+    if artifacts.len() > MOST_FILES || all > LARGEST_BUNDLE {
+        anyhow::bail!(
+            "the daemon lists {} files with {all} bytes for {run}; expected at most {MOST_FILES} files with \
+             {LARGEST_BUNDLE} bytes",
+            artifacts.len()
+        );
+    }
+    Ok(artifacts)
 }
 
 /// Downloads all files of a run into a directory, as the bundle of `--record`.
 pub(crate) async fn download_all(client: &Client, run: &RunName, directory: &Path) -> anyhow::Result<()> {
-    let mut artifacts = client.list_artifacts(run).await?;
+    let mut artifacts = listed(client, run).await?;
     // Download the manifest last: without it, an incomplete download is not a valid bundle.
     artifacts.sort_by_key(|artifact| artifact.name == MANIFEST);
     for artifact in artifacts {
@@ -103,8 +145,8 @@ pub(crate) async fn download_all(client: &Client, run: &RunName, directory: &Pat
             std::fs::create_dir_all(parent).map_err(|source| cannot_write(parent, source))?;
         }
         let reader = client.read_artifact(run, &artifact.name).await?;
-        let bytes = receive(reader, &file).await?;
-        if bytes != artifact.size_bytes && artifact.size_bytes != 0 {
+        let bytes = receive(reader, &file, artifact.size_bytes).await?;
+        if bytes != artifact.size_bytes {
             return Err(Error::Cut {
                 name: artifact.name,
                 expected: artifact.size_bytes,
@@ -116,13 +158,13 @@ pub(crate) async fn download_all(client: &Client, run: &RunName, directory: &Pat
     Ok(())
 }
 
-async fn receive(reader: verbatim_client::ArtifactReader, file: &Path) -> Result<u64, Error> {
+async fn receive(reader: verbatim_client::ArtifactReader, file: &Path, most: u64) -> Result<u64, Error> {
     let mut part = file.as_os_str().to_owned();
     part.push(".part");
     let part = PathBuf::from(part);
     let io = |source| cannot_write(&part, source);
     let mut out = BufWriter::new(std::fs::File::create(&part).map_err(io)?);
-    let received = reader.copy_to(&mut out).await;
+    let received = reader.copy_to(&mut out, most).await;
     let flushed = received.and_then(|bytes| out.flush().map(|()| bytes).map_err(io));
     match flushed {
         Ok(bytes) => std::fs::rename(&part, file)

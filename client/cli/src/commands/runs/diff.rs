@@ -1,18 +1,21 @@
 //! `verbatim runs diff`: differences between two runs, for example with different firmware.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
-use verbatim_client::{Client, v1};
+use verbatim_client::v1;
+use verbatim_text::Text;
 
 use crate::print;
-use crate::server::run_named;
+use crate::server::{self, Finder, run_named};
 
 /// The runs to compare.
 #[derive(clap::Args)]
 pub(super) struct Arguments {
-    /// The first run: runs/ID, ID, or latest
+    /// The first run: the directory that `verbatim run --record` left; or a run of the daemon: runs/ID, ID, or latest;
+    /// or a run of another daemon: ADDR/runs/ID, such as unix:/run/verbatim/verbatim.sock/runs/latest
     first: String,
     /// The second run
     second: String,
@@ -31,9 +34,8 @@ struct Difference {
     second: String,
 }
 
-pub(super) async fn run(client: &Client, arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let first = client.get_run(&run_named(client, &arguments.first).await?).await?;
-    let second = client.get_run(&run_named(client, &arguments.second).await?).await?;
+pub(super) fn run(arguments: &Arguments, finder: Finder<'_>) -> anyhow::Result<ExitCode> {
+    let (first, second) = (one(&arguments.first, finder)?, one(&arguments.second, finder)?);
     let differences = differences(&first, &second);
     if arguments.json {
         let list: Vec<Value> = differences
@@ -47,18 +49,51 @@ pub(super) async fn run(client: &Client, arguments: &Arguments) -> anyhow::Resul
     Ok(ExitCode::from(u8::from(!differences.is_empty())))
 }
 
-fn text(first: &v1::Run, second: &v1::Run, differences: &[Difference]) -> String {
+/// Returns a run of a daemon, or judges the record in a directory.
+fn one(given: &str, finder: Finder<'_>) -> anyhow::Result<v1::Run> {
+    let directory = Path::new(given);
+    if directory.is_dir() {
+        let (report, drift) = verbatim_run::judge_bundle(directory)?;
+        print::judged_otherwise(&report, &drift);
+        let spec = v1::RunSpec {
+            rig: report.run.rig,
+            seed: report.run.seed,
+            ..v1::RunSpec::default()
+        };
+        return Ok(v1::Run {
+            name: given.into(),
+            spec: Some(spec),
+            verdicts: report.verdicts,
+            ..v1::Run::default()
+        });
+    }
+    let (place, run) = finder.of_run(given)?;
+    server::at(
+        place.server(&format!("the run {given}, which is no directory,"))?,
+        |client| async move {
+            let mut found = client.get_run(&run_named(&client, run).await?).await?;
+            if run != given {
+                found.name = format!("{} at {}", found.name, client.address().in_words());
+            }
+            Ok(found)
+        },
+    )
+}
+
+fn text(first: &v1::Run, second: &v1::Run, differences: &[Difference]) -> Text {
     let rig = |run: &v1::Run| {
         run.spec
             .as_ref()
             .map(|spec| format!("{}, seed {}", spec.rig, spec.seed))
     };
-    let head = |sign: char, run: &v1::Run| format!("{sign} {} ({})\n", run.name, rig(run).unwrap_or_default());
-    let mut out = head('-', first) + &head('+', second);
+    let mut out = Text::new();
+    for (sign, run) in [('-', first), ('+', second)] {
+        out.line(format_args!("{sign} {} ({})", run.name, rig(run).unwrap_or_default()));
+    }
     let mut test = "";
     for of in differences {
         if of.test != test {
-            out.push_str(&format!("{}\n", of.test));
+            out.line(&of.test);
             test = &of.test;
         }
         let about = if of.about.is_empty() {
@@ -66,10 +101,11 @@ fn text(first: &v1::Run, second: &v1::Run, differences: &[Difference]) -> String
         } else {
             format!("{}: ", of.about)
         };
-        out.push_str(&format!("  - {about}{}\n  + {about}{}\n", of.first, of.second));
+        out.line(format_args!("  - {about}{}", of.first));
+        out.line(format_args!("  + {about}{}", of.second));
     }
     if differences.is_empty() {
-        out.push_str("no verdict and no measured value differs\n");
+        out.line("no verdict and no measured value differs");
     }
     out
 }

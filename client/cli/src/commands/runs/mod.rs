@@ -12,10 +12,11 @@ use clap::Subcommand;
 use verbatim_client::v1::RunState;
 use verbatim_client::{Client, RunName};
 use verbatim_run::RunError;
+use verbatim_text::Command as ShellCommand;
 
 use crate::commands::run::{Followed, follow, show_end};
 use crate::print::progress::{Lines, Progress};
-use crate::server::{self, Place, run_named};
+use crate::server::{self, Finder, run_named};
 use crate::{exit, print};
 
 /// The runs that a daemon keeps; without a command, a list of them.
@@ -63,7 +64,10 @@ enum Command {
         runs: Vec<String>,
     },
     /// Show how a second run differs from a first: verdicts and measured values
-    #[command(after_help = "The exit code is 0 when nothing differs, and 1 when anything does.")]
+    #[command(
+        after_help = "A run in a directory is judged anew, without a daemon. The exit code is 0 when nothing \
+        differs, and 1 when anything does."
+    )]
     Diff(diff::Arguments),
     /// Export the record of a run
     Export {
@@ -115,10 +119,14 @@ struct WatchArguments {
     json: bool,
 }
 
-pub(crate) fn run(arguments: Arguments, place: &Place) -> anyhow::Result<ExitCode> {
-    let address = place.server("`verbatim runs`")?;
-    server::at(address, |client| async move {
-        match arguments.command.unwrap_or(Command::List(arguments.list)) {
+pub(crate) fn run(arguments: Arguments, finder: Finder<'_>) -> anyhow::Result<ExitCode> {
+    let command = match arguments.command.unwrap_or(Command::List(arguments.list)) {
+        Command::Diff(arguments) => return diff::run(&arguments, finder),
+        command => command,
+    };
+    let place = finder.place()?;
+    server::at(place.server("`verbatim runs`")?, |client| async move {
+        match command {
             Command::List(arguments) => list(&client, &arguments).await,
             Command::Show(arguments) => show(&client, &arguments).await,
             Command::Watch(arguments) => watch(&client, &arguments).await,
@@ -126,7 +134,7 @@ pub(crate) fn run(arguments: Arguments, place: &Place) -> anyhow::Result<ExitCod
             Command::Pin { runs } => pin(&client, &runs, true).await,
             Command::Unpin { runs } => pin(&client, &runs, false).await,
             Command::Delete { runs } => delete(&client, &runs).await,
-            Command::Diff(arguments) => diff::run(&client, &arguments).await,
+            Command::Diff(arguments) => diff::run(&arguments, finder),
             Command::Artifacts(arguments) => artifacts::run(&client, &arguments).await,
             Command::Export { run, pcapng } => {
                 let run = run_named(&client, &run).await?;
@@ -134,18 +142,24 @@ pub(crate) fn run(arguments: Arguments, place: &Place) -> anyhow::Result<ExitCod
                     return Err(RunError::FileExists(pcapng).into());
                 }
                 artifacts::to_file(&client, &run, "run.pcapng", &pcapng).await?;
-                eprintln!("wrote {}", pcapng.display());
+                print::note(format_args!("wrote {}", pcapng.display()));
                 Ok(ExitCode::SUCCESS)
             }
         }
     })
 }
 
+/// The most runs that are listed.
+const MOST_RUNS: usize = 1_000_000;
+
 async fn list(client: &Client, arguments: &List) -> anyhow::Result<ExitCode> {
     let mut runs = Vec::new();
     let mut token = arguments.page_token.clone();
     loop {
         let page = client.list_runs(&arguments.filter, arguments.page_size, &token).await?;
+        if page.runs.is_empty() && !page.next_page_token.is_empty() || runs.len() > MOST_RUNS {
+            anyhow::bail!("the daemon lists runs without end; --filter or --page-size lists fewer");
+        }
         runs.extend(page.runs);
         token = page.next_page_token;
         if !arguments.all || token.is_empty() {
@@ -153,16 +167,17 @@ async fn list(client: &Client, arguments: &List) -> anyhow::Result<ExitCode> {
         }
     }
     if arguments.json {
-        let documents: Vec<_> = runs.iter().map(print::document::run).collect();
+        let documents: Vec<_> = runs.iter().map(print::document::listed_run).collect();
         print::json(&serde_json::json!({ "runs": documents, "next_page_token": token }))?;
         return Ok(ExitCode::SUCCESS);
     }
     print::text(&print::tables::runs(&runs))?;
     if runs.is_empty() {
-        eprintln!("no runs");
+        print::note("no runs");
     }
     if !token.is_empty() {
-        eprintln!("there are more runs: --all, or --page-token {token}");
+        let next = ShellCommand::new("--page-token").word(&token);
+        print::note(format_args!("there are more runs: --all, or {next}"));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -174,18 +189,13 @@ async fn show(client: &Client, arguments: &Show) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let ended = print::document::ended(&run);
-    let lines: String = ended
-        .report
-        .verdicts
-        .iter()
-        .map(|verdict| print::line(verdict) + "\n")
-        .collect();
-    let end = if run.state() == RunState::Ended {
-        print::end(&ended, "", &print::Telling::default())
-    } else {
-        String::new()
-    };
-    print::text(&format!("{}\n{lines}{end}", print::tables::run_head(&run)))?;
+    let mut text = print::tables::run_head(&run);
+    text.line("");
+    text.extend(ended.report.verdicts.iter().map(|verdict| print::line(verdict, "")));
+    if run.state() == RunState::Ended {
+        text.extend([print::end(&ended, "", &print::Telling::default())]);
+    }
+    print::text(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -215,12 +225,12 @@ async fn watch(client: &Client, arguments: &WatchArguments) -> anyhow::Result<Ex
 async fn cancel(client: &Client, run: &RunName) -> anyhow::Result<ExitCode> {
     let run = client.cancel_run(run).await?;
     if run.state() == RunState::Ended {
-        eprintln!("{}: ended", run.name);
+        print::note(format_args!("{}: ended", run.name));
     } else {
-        eprintln!(
+        print::note(format_args!(
             "{0}: being cancelled; its device is restored first. `verbatim runs watch {0}` shows its end",
             run.name
-        );
+        ));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -228,7 +238,8 @@ async fn cancel(client: &Client, run: &RunName) -> anyhow::Result<ExitCode> {
 async fn pin(client: &Client, runs: &[String], pinned: bool) -> anyhow::Result<ExitCode> {
     for run in runs {
         let run = client.pin_run(&run_named(client, run).await?, pinned).await?;
-        eprintln!("{}: {}", run.name, if pinned { "pinned" } else { "no longer pinned" });
+        let how = if pinned { "pinned" } else { "no longer pinned" };
+        print::note(format_args!("{}: {how}", run.name));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -238,7 +249,7 @@ async fn delete(client: &Client, runs: &[String]) -> anyhow::Result<ExitCode> {
         // "latest" is not accepted: a newer run may have appeared since the user looked.
         let run: RunName = run.parse()?;
         client.delete_run(&run).await?;
-        eprintln!("{run}: deleted");
+        print::note(format_args!("{run}: deleted"));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -170,6 +170,9 @@ fn runs_are_compared_pinned_and_deleted() {
         differs.stdout.contains("- FAIL: ") && differs.stdout.contains("+ PASS"),
         "{differs:?}"
     );
+    let there = format!("unix:{}/runs/latest", place.path("verbatim.sock").display());
+    let elsewhere = place.verbatim(&format!("runs diff --server none {there} {there}"));
+    assert_eq!(elsewhere.code, Some(0), "{elsewhere:?}");
     let same = place.verbatim("runs diff latest latest");
     assert!(
         same.code == Some(0) && same.stdout.contains("no verdict and no measured value differs"),

@@ -83,7 +83,7 @@ fn rigs_and_tests_come_from_the_daemon() {
         .map(|rig| &rig["name"])
         .collect();
     assert!(
-        names.contains(&&"broken".into()) && names.contains(&&"bench".into()),
+        names.contains(&&"rigs/broken".into()) && names.contains(&&"rigs/bench".into()),
         "{rigs}"
     );
     assert!(

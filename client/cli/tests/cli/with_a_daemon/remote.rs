@@ -146,6 +146,7 @@ fn refused_client_and_daemon_log_name_the_reason() {
 #[test]
 fn revoked_certificate_is_refused_without_restart() {
     let mut lab = Lab::new("operator");
+    let first = fs::read(lab.place.path("pki/crl.pem")).unwrap();
     assert_eq!(
         lab.place.verbatim(&format!("{} rigs", lab.client("alice"))).code,
         Some(0)
@@ -174,6 +175,15 @@ fn revoked_certificate_is_refused_without_restart() {
         lab.place.verbatim(&format!("{} rigs", lab.client("client"))).code,
         Some(0)
     );
+    // An older list would let alice in again: the daemon refuses it, also after a restart.
+    fs::write(lab.place.path("pki/crl.pem"), first).unwrap();
+    lab.daemon.says("older than one that was in use");
+    assert!(lab.refused(&lab.client("alice")).contains("ours is revoked"));
+    lab.daemon.signal(Signal::SIGTERM);
+    lab.daemon.end();
+    let refused = lab.place.start_daemon("--config verbatimd.toml").end();
+    assert_ne!(refused.code, Some(0));
+    assert!(refused.stderr.contains("older than one that was in use"), "{refused:?}");
 }
 
 #[test]
@@ -189,7 +199,7 @@ fn roles_apply_per_rig_and_viewer_cannot_run() {
         .iter()
         .map(|rig| &rig["name"])
         .collect();
-    assert_eq!(names, ["virtual"]);
+    assert_eq!(names, ["rigs/virtual"]);
     let run = lab
         .place
         .verbatim(&format!("{} run --rig virtual c14-024-node-info", lab.client("alice")));

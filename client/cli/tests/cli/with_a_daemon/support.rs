@@ -104,12 +104,17 @@ impl Place {
 
     /// Starts a daemon with further options. Also returns the daemon's log line about serving.
     pub(crate) fn daemon_with(&self, options: &str) -> (Running, String) {
+        let mut daemon = self.start_daemon(options);
+        let line = daemon.stderr.until("serving");
+        (daemon, line)
+    }
+
+    /// Starts a daemon with further options. Does not wait until the daemon serves.
+    pub(crate) fn start_daemon(&self, options: &str) -> Running {
         let arguments = format!("serve --rig-file rigs.toml --socket verbatim.sock --state state {options}");
         let mut command = self.command(&DAEMON, &arguments);
         command.env("RUST_LOG", "info");
-        let mut daemon = Running::start(command);
-        let line = daemon.stderr.until("serving");
-        (daemon, line)
+        Running::start(command)
     }
 
     /// Starts the device of the rig `bench`. It responds in real time, so timeouts take real time too.

@@ -34,6 +34,9 @@ use super::rc::{self, steps};
 pub(super) use directed::{ATOMIC_REPLAY, LOSS_POSITIONS, PSN_WRAP, REGION_EDGES, STALE_RESPONSES};
 use draw::Extent;
 pub(super) use matrix::{ASKED, DATAGRAMS, POSTED, REFUSED, STRAYS};
+pub(super) use matrix::{
+    PAIR_ACCESS, PAIR_ATOMICS, PAIR_LENGTH, PAIR_ORDER, PAIR_RNR, PAIR_RNR_RETRY, PAIR_SEQUENCE, PAIR_TIMEOUT,
+};
 pub use matrix::{Rows, failed_rows, rows};
 use peer::Peer;
 use step::{ON_ONE, WalkConnection};

@@ -10,11 +10,11 @@ use verbatim_wire::packet::Packet;
 use super::super::asking::Asking;
 use super::super::qp_history::QpHistory;
 use super::received::{Fate, Reception};
-use super::{HEADER, Image, frames, image, is_of_datagrams};
+use super::{HEADER, Image, frames, image, is_seen};
 
 /// Compares each memory that the host read with the datagrams in its receives.
 pub(super) fn datagram_stored<'t>(history: &QpHistory<'t>, asking: &mut Asking<'_, 't>) {
-    if !is_of_datagrams(history) {
+    if !is_seen(history) {
         return;
     }
     // The requests of a connection may write into the same memory.

@@ -43,6 +43,13 @@ fn is_of_datagrams(history: &QpHistory<'_>) -> bool {
     history.service == pb::Service::Ud
 }
 
+/// Returns whether the queue pair is of datagrams whose packets the tester sees. It does not see the packets between the
+/// DUT and an adapter of its own.
+fn is_seen(history: &QpHistory<'_>) -> bool {
+    let all = history.trace.timeline.commands_between((0, usize::MAX));
+    is_of_datagrams(history) && all.iter().all(|done| done.side == Side::Dut)
+}
+
 /// Returns the frames of the timeline within the life of the queue pair, with their packets.
 fn frames<'t>(history: &QpHistory<'t>, received: bool) -> impl Iterator<Item = (&'t FrameSeen, Packet<'t>)> {
     let all = history

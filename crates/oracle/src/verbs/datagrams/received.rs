@@ -13,7 +13,7 @@ use super::super::network::ends;
 use super::super::qp_history::{QpHistory, is_refused};
 use super::super::states::is_in_memory;
 use super::super::steps::state_in_words;
-use super::{DUE, HEADER, PARTITION, completions, frames, is_alive, is_done, is_of_datagrams, is_settled};
+use super::{DUE, HEADER, PARTITION, completions, frames, is_alive, is_done, is_seen, is_settled};
 use crate::rule::Rule;
 
 /// Receive of a datagram queue pair.
@@ -525,7 +525,7 @@ fn events<'t>(history: &QpHistory<'t>) -> Vec<(usize, Event<'t>)> {
 }
 
 pub(super) fn datagram_received<'t>(history: &QpHistory<'t>, asking: &mut Asking<'_, 't>) {
-    if is_of_datagrams(history) {
+    if is_seen(history) {
         tell(asking, Reception::of(history).outcomes);
     }
 }
@@ -544,7 +544,7 @@ fn tell<'t>(asking: &mut Asking<'_, 't>, outcomes: Vec<Outcome<'t>>) {
 }
 
 pub(super) fn datagram_dropped<'t>(history: &QpHistory<'t>, asking: &mut Asking<'_, 't>) {
-    if !is_of_datagrams(history) {
+    if !is_seen(history) {
         return;
     }
     let reception = Reception::of(history);

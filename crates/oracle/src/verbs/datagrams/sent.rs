@@ -8,7 +8,7 @@ use verbatim_wire::verbs::WcOpcode;
 use super::super::asking::Asking;
 use super::super::qp_history::{QpHistory, is_refused, posts};
 use super::super::states::is_registered;
-use super::{DUE, Image, LEFT, PARTITION, completions, frames, image, is_alive, is_of_datagrams, part};
+use super::{DUE, Image, LEFT, PARTITION, completions, frames, image, is_alive, is_of_datagrams, is_seen, part};
 
 /// Work request of a datagram queue pair.
 struct Post<'t> {
@@ -172,7 +172,7 @@ fn difference(history: &QpHistory<'_>, of: &Post<'_>, packet: &Packet<'_>) -> Op
 
 /// Checks that each datagram has the next PSN and matches the work request of its PSN.
 pub(super) fn datagram_sent<'t>(history: &QpHistory<'t>, asking: &mut Asking<'_, 't>) {
-    if !is_of_datagrams(history) {
+    if !is_seen(history) {
         return;
     }
     let epochs = epochs(history);

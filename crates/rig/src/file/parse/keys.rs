@@ -21,7 +21,7 @@ pub(super) fn only_its_own(rig: &RawRig, kind: &str) -> Result<(), Wrong> {
     fn at<T>(key: Option<&Spanned<T>>) -> Option<Range<usize>> {
         key.map(Spanned::span)
     }
-    let keys: [Key<'_>; 34] = [
+    let keys: [Key<'_>; 36] = [
         ("m_key", &OF_MADS, at(rig.m_key.as_ref())),
         ("shared_subnet", &OF_MADS, at(rig.shared_subnet.as_ref())),
         ("window", &OF_MADS, at(rig.window.as_ref())),
@@ -32,6 +32,7 @@ pub(super) fn only_its_own(rig: &RawRig, kind: &str) -> Result<(), Wrong> {
         ("lid", &OF_MADS, at(rig.lid.as_ref())),
         ("device", &["umad", "verbs"], at(rig.device.as_ref())),
         ("port", &["umad", "verbs"], at(rig.port.as_ref())),
+        ("verbs", &["umad"], at(rig.verbs.as_ref())),
         ("env", &["umad"], at(rig.env.as_ref())),
         ("socket", &["model", "packet"], at(rig.socket.as_ref())),
         ("profile", &["virtual"], at(rig.profile.as_ref())),
@@ -40,6 +41,7 @@ pub(super) fn only_its_own(rig: &RawRig, kind: &str) -> Result<(), Wrong> {
         ("link_choices", &["virtual"], at(rig.link_choices.as_ref())),
         ("disturbance", &["virtual"], at(rig.disturbance.as_ref())),
         ("busy", &["virtual"], at(rig.busy.as_ref())),
+        ("infiniband", &["virtual"], at(rig.infiniband.as_ref())),
         ("ipv6", &["virtual"], at(rig.ipv6.as_ref())),
         ("simulated", &["virtual"], at(rig.simulated.as_ref())),
         ("interface", &["packet"], at(rig.interface.as_ref())),

@@ -7,7 +7,7 @@ use toml::Spanned;
 
 use super::keys::Key;
 use super::{RawRig, Wrong, within, wrong};
-use crate::file::{ResetConfig, Slowness};
+use crate::file::{Consoles, ResetConfig, Slowness, beside};
 
 /// The largest time scale: one second of the device takes eleven days.
 const SLOWEST: i64 = 1_000_000;
@@ -71,17 +71,36 @@ pub(super) fn reset(rig: &RawRig, file: &Path) -> Result<Option<ResetConfig>, Wr
     }))
 }
 
+/// Reads the paths of the consoles. A relative path begins at the directory of the rig file.
+pub(super) fn consoles(rig: &RawRig, file: &Path) -> Consoles {
+    let path = |key: &Option<Spanned<String>>| key.as_ref().map(|given| beside(file, Path::new(given.get_ref())));
+    Consoles {
+        dut: path(&rig.dut_console),
+        tester: path(&rig.tester_console),
+    }
+}
+
 fn seconds(value: Option<&Spanned<i64>>, key: &str) -> Result<Option<Duration>, Wrong> {
     Ok(within(value, key, 1, LONGEST)?.map(Duration::from_secs))
 }
 
 /// Returns the keys of this module, each with the kinds that may have it and its place in the file.
-pub(super) fn places(rig: &RawRig) -> [Key<'static>; 6] {
+pub(super) fn places(rig: &RawRig) -> [Key<'static>; 8] {
     const WITH_A_DEVICE: &[&str] = &["umad", "model", "packet", "verbs"];
     let at = |key: Option<&Spanned<i64>>| key.map(Spanned::span);
     [
         ("reset", WITH_A_DEVICE, rig.reset.as_ref().map(Spanned::span)),
         ("reset_within", WITH_A_DEVICE, at(rig.reset_within.as_ref())),
+        (
+            "dut_console",
+            WITH_A_DEVICE,
+            rig.dut_console.as_ref().map(Spanned::span),
+        ),
+        (
+            "tester_console",
+            WITH_A_DEVICE,
+            rig.tester_console.as_ref().map(Spanned::span),
+        ),
         ("time_scale", &["model", "packet"], at(rig.time_scale.as_ref())),
         (
             "time_scale_least",

@@ -40,6 +40,7 @@ pub(super) fn config(rig: &RawRig, m_key: MKey) -> Result<VirtualConfig, Wrong> 
         link_choices: named(rig.link_choices.as_ref(), "choice of the link layer", &LINK_CHOICES)?,
         disturbance: named(rig.disturbance.as_ref(), "disturbance", &DISTURBANCES)?,
         busy: within(rig.busy.as_ref(), "busy", 0, 16)?,
+        infiniband: yes(rig.infiniband.as_ref(), false),
         ipv6: yes(rig.ipv6.as_ref(), false),
         rules_of_hardware: !yes(rig.simulated.as_ref(), true),
         m_key,

@@ -61,6 +61,7 @@ fn reads_every_virtual_key() {
             swaps: false,
         },
         busy: Some(3),
+        infiniband: false,
         ipv6: true,
         rules_of_hardware: true,
         m_key: MKey(7),

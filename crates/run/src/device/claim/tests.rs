@@ -31,6 +31,7 @@ fn area() -> (Area, Vec<Part>) {
     let area = Area {
         attribute: AttributeId::PORT_INFO.0,
         name: "PortInfo".into(),
+        own: false,
     };
     let part = Part {
         modifier: 0,
@@ -185,6 +186,40 @@ fn reports_a_removed_journal() {
         // Removing the lock file by hand, as the message says, frees the device.
         fs::remove_file(&lock).unwrap();
         drop(open().unwrap());
+    }
+}
+
+#[test]
+fn reports_an_older_copy_of_the_journals() {
+    let (file, directory) = (rigs("guid-older"), tempfile::tempdir().unwrap());
+    let open = || Claimed::open(file.find("a").unwrap(), directory.path(), patience(0));
+    let of_rig = FileJournal::directory(directory.path(), "a");
+    let mut first = open().unwrap();
+    left_changed(&mut first);
+    first.settle(&area().0).unwrap();
+    drop(first);
+    let copy = fs::read(of_rig.join("a.lock")).unwrap();
+    for changed in [true, false] {
+        let mut second = open().unwrap();
+        left_changed(&mut second);
+        if !changed {
+            second.settle(&area().0).unwrap();
+            // The lock's record has the generation at its last change.
+            drop(second);
+            second = open().unwrap();
+        }
+        drop(second);
+        // The whole directory as it was before the second run.
+        let _ = fs::remove_file(of_rig.join("a.journal.json"));
+        fs::write(of_rig.join("a.lock"), &copy).unwrap();
+        for _ in 0..2 {
+            let error = open().unwrap_err().to_string();
+            assert!(error.contains("an older copy of the journals was put back"), "{error}");
+        }
+        // Removing the lock file by hand, as the message says, frees the device.
+        fs::remove_file(of_rig.join("a.lock")).unwrap();
+        drop(open().unwrap());
+        fs::write(of_rig.join("a.lock"), &copy).unwrap();
     }
 }
 

@@ -302,6 +302,7 @@ fn journal_of_a_mad_rig_stays_and_blocks_runs() {
     let area = Area {
         attribute: 0x15,
         name: "PortInfo".into(),
+        own: false,
     };
     let part = Part {
         modifier: 0,

@@ -49,6 +49,7 @@ fn area(number: u16) -> (Area, Vec<Part>) {
     let area = Area {
         attribute: AttributeId::PORT_INFO.0 + number,
         name: format!("attribute {number}"),
+        own: false,
     };
     let part = |modifier| Part {
         modifier,

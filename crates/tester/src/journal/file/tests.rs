@@ -185,6 +185,7 @@ fn look_takes_no_lock() {
     let area = Area {
         attribute: 0x15,
         name: "PortInfo".into(),
+        own: false,
     };
     let part = Part {
         modifier: 1,
@@ -221,4 +222,49 @@ fn unreadable_journal_counts_as_unrestored() {
     std::fs::write(place(directory.path(), "r"), "{").unwrap();
     let seen = FileJournal::look(directory.path(), "r").unwrap();
     assert!(seen.in_words()[0].contains("it is no journal"), "{seen:?}");
+}
+
+#[test]
+fn older_journal_is_damaged() {
+    let directory = tempfile::tempdir().unwrap();
+    let (area, parts) = area();
+    let mut journal = FileJournal::open(directory.path(), "r").unwrap();
+    let (path, lock) = (journal.path().to_path_buf(), lock_place(directory.path(), "r"));
+    journal.save(&area, &parts, &[MKey(1)]).unwrap();
+    let first = std::fs::read(&path).unwrap();
+    journal.may_be_in_force(&[MKey(7)], 15).unwrap();
+    let (second, of_second) = (std::fs::read(&path).unwrap(), std::fs::read(&lock).unwrap());
+    journal.settle(&area).unwrap();
+    let settled = std::fs::read(&lock).unwrap();
+    drop(journal);
+    let opened = |journal: &[u8], of_lock: &[u8]| {
+        std::fs::write(&path, journal).unwrap();
+        std::fs::write(&lock, of_lock).unwrap();
+        let opened = FileJournal::open(directory.path(), "r").map(|journal| journal.pending().len());
+        opened.map_err(|error| error.to_string())
+    };
+    assert_eq!(opened(&second, &of_second), Ok(1));
+    // The process may die between the write of the journal and the write of the lock file.
+    assert_eq!(opened(&second, b""), Ok(1));
+    assert_eq!(opened(&second, &settled), Ok(0));
+    for of_lock in [&of_second, &settled] {
+        let error = opened(&first, of_lock).unwrap_err();
+        assert!(
+            error.contains("its generation is 1") && error.contains("older copy"),
+            "{error}"
+        );
+    }
+    let mut altered = of_second.clone();
+    let digit = altered
+        .windows(14)
+        .position(|bytes| bytes == b"\"generation\":2")
+        .unwrap()
+        + 13;
+    altered[digit] = b'1';
+    assert!(opened(&second, &altered).unwrap_err().contains("lock file was altered"));
+    // A rig that takes over a journal of its device keeps its own generations.
+    assert_eq!(opened(&second, &of_second), Ok(1));
+    FileJournal::require(directory.path(), &"s".into(), 40, "").unwrap();
+    assert_eq!(FileJournal::generation_of(directory.path(), "r"), Some(2));
+    assert_eq!(FileJournal::generation_of(directory.path(), "s"), None);
 }

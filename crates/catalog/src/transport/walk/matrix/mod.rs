@@ -9,6 +9,7 @@
 
 mod asked;
 mod datagrams;
+mod pair;
 mod parts;
 mod posted;
 mod refused;
@@ -30,6 +31,13 @@ use crate::transport::c09_060_atomic_responder::has_atomics;
 use crate::transport::datagrams as transport_datagrams;
 use crate::transport::rc::answer::{ACKNOWLEDGEMENT, MSN};
 use crate::transport::rc::{self, offers};
+pub(in crate::transport) use pair::family::{
+    PAIR_ACCESS, PAIR_ATOMICS, PAIR_LENGTH, PAIR_ORDER, PAIR_RNR, PAIR_RNR_RETRY, PAIR_SEQUENCE, PAIR_TIMEOUT,
+};
+use pair::family::{
+    PAIR_ACCESS_ROWS, PAIR_ATOMICS_ROWS, PAIR_LENGTH_ROWS, PAIR_ORDER_ROWS, PAIR_RNR_RETRY_ROWS, PAIR_RNR_ROWS,
+    PAIR_SEQUENCE_ROWS, PAIR_TIMEOUT_ROWS,
+};
 use parts::Cells;
 
 /// Strengths that can be asked for.
@@ -48,6 +56,8 @@ enum Run {
     Connections(fn(&Cells<'_>) -> WalkConnection),
     /// Each row is a datagram queue pair.
     Datagrams,
+    /// Each row is a connection between two adapters.
+    Pairs(fn(&Cells<'_>) -> pair::Scene),
 }
 
 impl Matrix {
@@ -114,6 +124,11 @@ impl Matrix {
                     super::take(t, &[connection(&cells(row, *number))])?;
                 }
             }
+            Run::Pairs(scene) => {
+                let devices = pair::begin(t)?;
+                let scenes: Vec<pair::Scene> = rows.iter().map(|(number, row)| scene(&cells(row, *number))).collect();
+                pair::run(t, &devices, &scenes)?;
+            }
             Run::Datagrams => {
                 let channel = datagrams::begin(t)?;
                 for (number, row) in &rows {
@@ -127,7 +142,7 @@ impl Matrix {
     /// Returns the places where the DUT's queue pairs of the rows were created.
     fn created(&self, t: &Trace) -> Vec<usize> {
         let label = match self.run {
-            Run::Connections(_) => labels::CREATE,
+            Run::Connections(_) | Run::Pairs(_) => labels::CREATE,
             Run::Datagrams => transport_datagrams::labels::CREATE,
         };
         let of_dut = t.commands(label).filter(|done| done.side == Side::Dut);
@@ -147,7 +162,12 @@ impl Matrix {
         }
         let failed = f.checks.iter().filter(|check| check.result() == Passed::Fail);
         let rows_of = failed.filter_map(|check| {
-            let place = usize::try_from(*check.places.last()?).ok()?;
+            // Several rows between two adapters end together.
+            let place = match self.run {
+                Run::Pairs(_) => check.places.first(),
+                _ => check.places.last(),
+            };
+            let place = usize::try_from(*place?).ok()?;
             begins.partition_point(|begin| *begin <= place).checked_sub(1)
         });
         let all: BTreeSet<usize> = rows_of.collect();
@@ -221,7 +241,7 @@ fn given(begin: &Begin, name: &str) -> u64 {
 }
 
 macro_rules! matrix {
-    ($name:ident $matrix:ident $id:literal $family:path, $run:expr, $about:literal $reading:literal [$($statement:path),*]) => {
+    ($need:ident $name:ident $matrix:ident $id:literal $family:path, $run:expr, $about:literal $reading:literal [$($statement:path),*]) => {
         static $matrix: Matrix = Matrix::new(&$family, $run);
 
         #[doc = $about]
@@ -232,7 +252,7 @@ macro_rules! matrix {
             about: $about,
             reading: $reading,
             statements: &[$($statement),*],
-            needs: &[Need::Packets],
+            needs: &[Need::$need],
             parameters: PARAMETERS,
             procedure: |t: &mut Tester<'_>| -> Done { $matrix.take(t) },
             judge,
@@ -240,27 +260,27 @@ macro_rules! matrix {
     };
 }
 
-matrix!(ASKED ASKED_ROWS "c09-matrix-asked" asked::FAMILY, Run::Connections(asked::connection),
+matrix!(Packets ASKED ASKED_ROWS "c09-matrix-asked" asked::FAMILY, Run::Connections(asked::connection),
     "The DUT executes each message of the peer once and in order, for each pair of conditions."
     "Operation, length, address, PSN, history, company, loss, duplicate: each pair of values occurs \
         in a row. A row is a connection; the rules judge it."
     [ACKNOWLEDGEMENT, COMPLETION, IMMEDIATE, ATOMICS, rc::GENERATION, DUPLICATES, NAKS, RESPONSE_DATA, MSN]);
-matrix!(POSTED POSTED_ROWS "c09-matrix-posted" posted::FAMILY, Run::Connections(posted::connection),
+matrix!(Packets POSTED POSTED_ROWS "c09-matrix-posted" posted::FAMILY, Run::Connections(posted::connection),
     "The DUT sends, retries and completes each of its requests as the rules demand, for each pair of conditions."
     "Operation, length, address, PSN, history, company, treatment by the peer, retries: each pair of values occurs \
         in a row. A row is a connection; the rules judge it."
     [ACKNOWLEDGEMENT, COMPLETION, IMMEDIATE, ATOMICS, rc::GENERATION, NAKS, RESPONSE_DATA, TIMEOUT, RNR]);
-matrix!(REFUSED REFUSED_ROWS "c09-matrix-refused" refused::FAMILY, Run::Connections(refused::connection),
+matrix!(Packets REFUSED REFUSED_ROWS "c09-matrix-refused" refused::FAMILY, Run::Connections(refused::connection),
     "The DUT refuses each request with an error, and does nothing of it, for each pair of conditions."
     "Error, operation, PSN, history, the message before: each pair of values occurs \
         in a row. A row is a connection; the rules judge it."
     [ACKNOWLEDGEMENT, INVALID, ACCESS, ERRORS, ATOMICS, MSN]);
-matrix!(STRAYS STRAYS_ROWS "c09-matrix-strays" strays::FAMILY, Run::Connections(strays::connection),
+matrix!(Packets STRAYS STRAYS_ROWS "c09-matrix-strays" strays::FAMILY, Run::Connections(strays::connection),
     "Packets that belong to no outstanding request have no effect, for each pair of conditions."
     "Kind, distance, state of the requester, operation, PSN, history: each pair of values occurs \
         in a row. A row is a connection; the rules judge it."
     [ACKNOWLEDGEMENT, COMPLETION, rc::GENERATION, NAKS, RESPONSE_DATA, TIMEOUT, rc::ICRC]);
-matrix!(DATAGRAMS DATAGRAM_ROWS "c09-matrix-datagrams" datagrams::FAMILY, Run::Datagrams,
+matrix!(Packets DATAGRAMS DATAGRAM_ROWS "c09-matrix-datagrams" datagrams::FAMILY, Run::Datagrams,
     "A datagram queue pair sends, accepts and drops each datagram as the rules demand, for each pair of conditions."
     "Operation, length, Q_Key, PSN, history, state, receive, error: each pair of values occurs \
         in a row. A row is a queue pair; the rules judge it."
@@ -301,12 +321,20 @@ const PARAMETERS: &[Parameter] = &[
 const ALL_CONDITIONS: u64 = (1 << 16) - 1;
 
 /// All tests with their rows.
-static ALL: [(&Test, &Matrix); 5] = [
+static ALL: [(&Test, &Matrix); 13] = [
     (&ASKED, &ASKED_ROWS),
     (&POSTED, &POSTED_ROWS),
     (&REFUSED, &REFUSED_ROWS),
     (&STRAYS, &STRAYS_ROWS),
     (&DATAGRAMS, &DATAGRAM_ROWS),
+    (&PAIR_RNR, &PAIR_RNR_ROWS),
+    (&PAIR_RNR_RETRY, &PAIR_RNR_RETRY_ROWS),
+    (&PAIR_TIMEOUT, &PAIR_TIMEOUT_ROWS),
+    (&PAIR_SEQUENCE, &PAIR_SEQUENCE_ROWS),
+    (&PAIR_ACCESS, &PAIR_ACCESS_ROWS),
+    (&PAIR_LENGTH, &PAIR_LENGTH_ROWS),
+    (&PAIR_ATOMICS, &PAIR_ATOMICS_ROWS),
+    (&PAIR_ORDER, &PAIR_ORDER_ROWS),
 ];
 
 /// Returns the test of a record and its rows.
@@ -396,6 +424,44 @@ mod tests {
             let is_unknown = |(_, why): &&(String, String)| why.starts_with("the values of several");
             assert_eq!(rows.infeasible.iter().find(is_unknown), None, "{}", rows.test);
         }
+    }
+
+    /// Returns the table of `docs/verbs-pair.md`: for each statement of chapters 9 to 11, the tests by packets and those
+    /// between two adapters.
+    fn table() -> String {
+        let statements: BTreeSet<&str> = crate::TESTS
+            .iter()
+            .filter(|test| test.id.starts_with("c09-") && !test.id.starts_with("c09-link-"))
+            .flat_map(|test| test.statements.iter().copied())
+            .collect();
+        let of = |statement: &str, need: Need| {
+            let is_it = |test: &&&Test| test.needs == [need] && test.statements.contains(&statement);
+            let ids: Vec<&str> = crate::TESTS.iter().filter(is_it).map(|test| test.id).collect();
+            match ids.len() {
+                0..4 => ids.iter().map(|id| format!("`{id}`")).collect::<Vec<_>>().join(", "),
+                many => format!("{many} tests"),
+            }
+        };
+        let pairs = |statement: &str| {
+            let is_it = |test: &&&Test| test.needs == [Need::Verbs] && test.statements.contains(&statement);
+            let ids = crate::TESTS.iter().filter(is_it).map(|test| format!("`{}`", test.id));
+            ids.collect::<Vec<_>>().join(", ")
+        };
+        let rows = statements.iter().map(|statement| {
+            let (packets, pairs) = (of(statement, Need::Packets), pairs(statement));
+            format!("| {statement} | {packets} | {pairs} |\n")
+        });
+        rows.collect()
+    }
+
+    #[test]
+    fn page_lists_statements_of_pairs() {
+        let page = include_str!("../../../../../../docs/verbs-pair.md");
+        let table = table();
+        assert!(
+            page.contains(&table),
+            "the table of docs/verbs-pair.md must be:\n{table}"
+        );
     }
 
     #[test]

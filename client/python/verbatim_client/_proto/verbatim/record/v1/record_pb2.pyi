@@ -95,12 +95,13 @@ class End(_message.Message):
     def __init__(self, entries: _Optional[int] = ..., at: _Optional[_Union[Span, _Mapping]] = ...) -> None: ...
 
 class Entry(_message.Message):
-    __slots__ = ["arrived", "begin", "end", "frame", "journal", "label", "note", "reset", "restored", "returned", "round_trips", "sent", "silence", "stopped", "verbs_answered", "verbs_asked", "verbs_told", "waited"]
+    __slots__ = ["arrived", "begin", "end", "frame", "journal", "kernel_report", "label", "note", "reset", "restored", "returned", "round_trips", "sent", "silence", "stopped", "verbs_answered", "verbs_asked", "verbs_told", "waited"]
     ARRIVED_FIELD_NUMBER: _ClassVar[int]
     BEGIN_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
     FRAME_FIELD_NUMBER: _ClassVar[int]
     JOURNAL_FIELD_NUMBER: _ClassVar[int]
+    KERNEL_REPORT_FIELD_NUMBER: _ClassVar[int]
     LABEL_FIELD_NUMBER: _ClassVar[int]
     NOTE_FIELD_NUMBER: _ClassVar[int]
     RESET_FIELD_NUMBER: _ClassVar[int]
@@ -119,6 +120,7 @@ class Entry(_message.Message):
     end: End
     frame: Frame
     journal: JournalChange
+    kernel_report: KernelReport
     label: LabelDefinition
     note: Note
     reset: Reset
@@ -132,7 +134,7 @@ class Entry(_message.Message):
     verbs_asked: VerbsAsked
     verbs_told: VerbsTold
     waited: Waited
-    def __init__(self, begin: _Optional[_Union[Begin, _Mapping]] = ..., label: _Optional[_Union[LabelDefinition, _Mapping]] = ..., sent: _Optional[_Union[Sent, _Mapping]] = ..., arrived: _Optional[_Union[Arrived, _Mapping]] = ..., silence: _Optional[_Union[Silence, _Mapping]] = ..., returned: _Optional[_Union[Returned, _Mapping]] = ..., note: _Optional[_Union[Note, _Mapping]] = ..., journal: _Optional[_Union[JournalChange, _Mapping]] = ..., stopped: _Optional[_Union[Stopped, _Mapping]] = ..., restored: _Optional[_Union[Restored, _Mapping]] = ..., frame: _Optional[_Union[Frame, _Mapping]] = ..., verbs_asked: _Optional[_Union[VerbsAsked, _Mapping]] = ..., verbs_answered: _Optional[_Union[VerbsAnswered, _Mapping]] = ..., verbs_told: _Optional[_Union[VerbsTold, _Mapping]] = ..., end: _Optional[_Union[End, _Mapping]] = ..., waited: _Optional[_Union[Waited, _Mapping]] = ..., round_trips: _Optional[_Union[RoundTrips, _Mapping]] = ..., reset: _Optional[_Union[Reset, _Mapping]] = ...) -> None: ...
+    def __init__(self, begin: _Optional[_Union[Begin, _Mapping]] = ..., label: _Optional[_Union[LabelDefinition, _Mapping]] = ..., sent: _Optional[_Union[Sent, _Mapping]] = ..., arrived: _Optional[_Union[Arrived, _Mapping]] = ..., silence: _Optional[_Union[Silence, _Mapping]] = ..., returned: _Optional[_Union[Returned, _Mapping]] = ..., note: _Optional[_Union[Note, _Mapping]] = ..., journal: _Optional[_Union[JournalChange, _Mapping]] = ..., stopped: _Optional[_Union[Stopped, _Mapping]] = ..., restored: _Optional[_Union[Restored, _Mapping]] = ..., frame: _Optional[_Union[Frame, _Mapping]] = ..., verbs_asked: _Optional[_Union[VerbsAsked, _Mapping]] = ..., verbs_answered: _Optional[_Union[VerbsAnswered, _Mapping]] = ..., verbs_told: _Optional[_Union[VerbsTold, _Mapping]] = ..., end: _Optional[_Union[End, _Mapping]] = ..., waited: _Optional[_Union[Waited, _Mapping]] = ..., round_trips: _Optional[_Union[RoundTrips, _Mapping]] = ..., reset: _Optional[_Union[Reset, _Mapping]] = ..., kernel_report: _Optional[_Union[KernelReport, _Mapping]] = ...) -> None: ...
 
 class Frame(_message.Message):
     __slots__ = ["at", "bytes", "delimiter", "label", "number", "port", "received"]
@@ -159,6 +161,14 @@ class JournalChange(_message.Message):
     area: str
     change: str
     def __init__(self, area: _Optional[str] = ..., change: _Optional[str] = ...) -> None: ...
+
+class KernelReport(_message.Message):
+    __slots__ = ["side", "text"]
+    SIDE_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    side: Side
+    text: str
+    def __init__(self, side: _Optional[_Union[Side, str]] = ..., text: _Optional[str] = ...) -> None: ...
 
 class LabelDefinition(_message.Message):
     __slots__ = ["name", "number", "role"]

@@ -1,0 +1,101 @@
+//! Consoles of Linux hosts: the text that a kernel printed during a test.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use verbatim_record::verbs::KernelReport;
+use verbatim_record::{Side, kernel_reports};
+use verbatim_rig::RigConfig;
+
+/// Most bytes of a console that are read after one test; the newest count.
+const MOST: u64 = 1 << 20;
+/// Most reports that a record keeps of one test.
+const REPORTS: usize = 16;
+
+/// A console's log, and the length of its part that earlier tests have read.
+struct Console {
+    side: Side,
+    path: PathBuf,
+    read: u64,
+}
+
+/// The consoles of a rig's hosts.
+pub(crate) struct Consoles(Vec<Console>);
+
+impl Consoles {
+    /// Opens the consoles that the rig file names. Their present content belongs to no test.
+    ///
+    /// # Errors
+    /// Returns the path and the error of a log that cannot be read.
+    pub(crate) fn of(rig: &RigConfig) -> Result<Self, (PathBuf, io::Error)> {
+        let named = [(Side::Dut, &rig.consoles.dut), (Side::Tester, &rig.consoles.tester)];
+        let mut consoles = Vec::new();
+        for (side, path) in named {
+            let Some(path) = path.clone() else { continue };
+            match File::open(&path).and_then(|file| file.metadata()) {
+                Ok(log) => consoles.push(Console {
+                    side,
+                    read: log.len(),
+                    path,
+                }),
+                Err(error) => return Err((path, error)),
+            }
+        }
+        Ok(Self(consoles))
+    }
+
+    /// Returns the reports that the kernels have printed since the last call.
+    pub(crate) fn reports(&mut self) -> Vec<KernelReport> {
+        let mut all = Vec::new();
+        for console in &mut self.0 {
+            let text = since(&console.path, &mut console.read).unwrap_or_default();
+            let side = console.side;
+            let reports = kernel_reports(&text).into_iter().take(REPORTS);
+            all.extend(reports.map(|text| KernelReport { side, text }));
+        }
+        all
+    }
+}
+
+/// Returns the text behind `read`, and moves `read` to the end of the file.
+fn since(path: &Path, read: &mut u64) -> io::Result<String> {
+    let mut file = File::open(path)?;
+    let length = file.metadata()?.len();
+    // A shorter file is a new one, after a rotation of logs.
+    let from = if length < *read { 0 } else { *read };
+    file.seek(SeekFrom::Start(from.max(length.saturating_sub(MOST))))?;
+    let mut text = Vec::new();
+    file.take(MOST).read_to_end(&mut text)?;
+    *read = length;
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use verbatim_rig::{Consoles as Paths, VirtualConfig};
+
+    #[test]
+    fn each_report_belongs_to_one_test() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("console");
+        std::fs::write(&path, "[1] WARNING: CPU: 0 PID: 1 at a.c:1 before+0x1/0x2\n").unwrap();
+        let mut rig = RigConfig::built_in(VirtualConfig::default());
+        rig.consoles = Paths {
+            dut: Some(path.clone()),
+            tester: None,
+        };
+        let mut consoles = Consoles::of(&rig)
+            .map_err(|(path, error)| format!("{}: {error}", path.display()))
+            .unwrap();
+        assert!(consoles.reports().is_empty());
+        let mut file = File::options().append(true).open(&path).unwrap();
+        writeln!(file, "[2] WARNING: CPU: 0 PID: 1 at a.c:1 during+0x1/0x2").unwrap();
+        let reports = consoles.reports();
+        assert_eq!(reports.len(), 1);
+        assert!(reports[0].side == Side::Dut && reports[0].text.contains("during"));
+        assert!(consoles.reports().is_empty());
+    }
+}

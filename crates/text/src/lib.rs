@@ -1,0 +1,139 @@
+//! Text of others, such as a device, a bundle or a daemon, in the output of our programs. Each medium has a type:
+//! [`Text`] for a terminal or a log, [`Markdown`], and [`Command`] for a shell. A string of others stays visible in
+//! them, but it cannot begin a line, send a command to a terminal, or reorder the text beside it.
+
+mod command;
+mod markdown;
+mod terminal;
+
+use std::borrow::Cow;
+use std::error::Error;
+use std::fmt::Display;
+
+pub use command::{Command, quoted};
+pub use markdown::Markdown;
+pub use terminal::{Paint, Text};
+
+/// Returns whether a character does more than show itself: controls, line separators, marks of direction, characters
+/// without width or glyph.
+fn is_hidden(c: char) -> bool {
+    !matches!(c, ' '..='~') && c.escape_debug().len() > 1
+}
+
+/// Returns a text on one line: each character that does not show itself appears as an escape such as `\n` or
+/// `\u{1b}`.
+#[must_use]
+pub fn shown(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_hidden) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if is_hidden(c) {
+            out.extend(c.escape_debug());
+        } else {
+            out.push(c);
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// Formats an error with its causes. Omits a cause whose text is already in the message.
+#[must_use]
+pub fn in_words(error: &dyn Error) -> String {
+    let mut words = error.to_string();
+    let mut cause = error.source();
+    while let Some(of) = cause {
+        let text = of.to_string();
+        if !words.contains(&text) {
+            words = format!("{words}: {text}");
+        }
+        cause = of.source();
+    }
+    words
+}
+
+/// Prints a message on stderr. Ignores an error, because the reader of stderr may have exited.
+pub fn say(words: impl Display) {
+    Text::message(words).say();
+}
+
+/// Like [`shown`], but keeps the ends of lines.
+#[must_use]
+pub fn shown_lines(text: &str) -> Cow<'_, str> {
+    if text.contains(|c| c != '\n' && is_hidden(c)) {
+        let lines: Vec<_> = text.split('\n').map(shown).collect();
+        return Cow::Owned(lines.join("\n"));
+    }
+    Cow::Borrowed(text)
+}
+
+/// Returns a JSON document in which each character that does not show itself is an escape of JSON. The document has the
+/// same value. Its own line ends stay.
+#[must_use]
+pub fn shown_json(document: String) -> String {
+    if !document.contains(|c| c != '\n' && is_hidden(c)) {
+        return document;
+    }
+    let mut out = String::with_capacity(document.len() + 16);
+    for c in document.chars() {
+        if c != '\n' && is_hidden(c) {
+            let mut units = [0; 2];
+            for unit in c.encode_utf16(&mut units) {
+                out.push_str(&format!("\\u{unit:04x}"));
+            }
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repeated_cause_is_printed_once() {
+        #[derive(Debug)]
+        struct Outer(&'static str, std::io::Error);
+        impl Display for Outer {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.0)
+            }
+        }
+        impl Error for Outer {
+            fn source(&self) -> Option<&(dyn Error + 'static)> {
+                Some(&self.1)
+            }
+        }
+        let cause = || std::io::Error::other("the disk is full");
+        assert_eq!(
+            in_words(&Outer("cannot write", cause())),
+            "cannot write: the disk is full"
+        );
+        let telling = "cannot write (the disk is full)";
+        assert_eq!(in_words(&Outer(telling, cause())), telling);
+    }
+
+    /// Text with all that a terminal or a reader of text would obey.
+    const HOSTILE: &str = "a\u{1b}[2K\r\nb\u{9b}31m\u{202e}c\u{2028}\u{7f}\u{200b}\u{feff}\u{2066}é漢\\n";
+
+    #[test]
+    fn shows_what_a_terminal_would_obey() {
+        let text = shown(HOSTILE);
+        assert_eq!(
+            text,
+            "a\\u{1b}[2K\\r\\nb\\u{9b}31m\\u{202e}c\\u{2028}\\u{7f}\\u{200b}\\u{feff}\\u{2066}é漢\\n"
+        );
+        assert!(matches!(shown("it's \"plain\" \\ …"), Cow::Borrowed(_)));
+        assert_eq!(shown_lines("a\nb\u{1b}\n"), "a\nb\\u{1b}\n");
+    }
+
+    #[test]
+    fn json_keeps_its_value() {
+        // serde_json escapes only the first 32 characters.
+        let text = shown_json("{\n  \"a\": \"x\\n\u{7f}\u{9b}\u{202e}\u{e0001}é\"\n}".into());
+        assert_eq!(text, "{\n  \"a\": \"x\\n\\u007f\\u009b\\u202e\\udb40\\udc01é\"\n}");
+    }
+}
