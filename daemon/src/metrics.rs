@@ -42,6 +42,8 @@ pub struct RigStands {
     pub state: RigState,
     /// The number of runs that wait for the rig.
     pub waiting: usize,
+    /// Whether the device cannot be reached, or did not answer the last run.
+    pub unreachable: bool,
 }
 
 /// Counters since the daemon's start.
@@ -187,7 +189,7 @@ fn state_word(state: RigState) -> &'static str {
 fn of_rigs(rigs: &BTreeMap<String, RigStands>) -> Registry {
     let mut registry = Registry::with_prefix("verbatim");
     let (by_state, quarantined) = (Family::<Label, Gauge>::default(), Family::<OfRig, Gauge>::default());
-    let waiting = Family::<OfRig, Gauge>::default();
+    let (waiting, unreachable) = (Family::<OfRig, Gauge>::default(), Family::<OfRig, Gauge>::default());
     for state in STATES {
         by_state.get_or_create(&[("state", state_word(state))]).set(0);
     }
@@ -198,10 +200,13 @@ fn of_rigs(rigs: &BTreeMap<String, RigStands>) -> Registry {
         quarantined.get_or_create(&of).set(out);
         let runs = i64::try_from(rig.waiting).unwrap_or(i64::MAX);
         waiting.get_or_create(&of).set(runs);
+        unreachable.get_or_create(&of).set(i64::from(rig.unreachable));
     }
     registry.register("rigs", "Rigs, by state", by_state);
     let help = "1 while the rig's device could not be restored";
     registry.register("rig_quarantined", help, quarantined);
+    let help = "1 while the rig's device cannot be reached, or after it did not answer the last run";
+    registry.register("rig_unreachable", help, unreachable);
     registry.register("rig_waiting_runs", "Runs that wait for the rig", waiting);
     registry
 }
@@ -261,7 +266,11 @@ mod tests {
         metrics.test_ended(Outcome::Fail);
         metrics.run_ended(Outcome::Fail, Some(Duration::from_secs(2)));
         metrics.restored(false);
-        let stands = |state, waiting| RigStands { state, waiting };
+        let stands = |state, waiting| RigStands {
+            state,
+            waiting,
+            unreachable: waiting == 0,
+        };
         let rigs = [
             ("a", stands(RigState::Quarantined, 3)),
             ("b", stands(RigState::Idle, 0)),
@@ -278,6 +287,8 @@ mod tests {
             "verbatim_rig_quarantined{rig=\"a\"} 1",
             "verbatim_rig_quarantined{rig=\"b\"} 0",
             "verbatim_rig_waiting_runs{rig=\"a\"} 3",
+            "verbatim_rig_unreachable{rig=\"a\"} 0",
+            "verbatim_rig_unreachable{rig=\"b\"} 1",
         ] {
             assert!(text.contains(series), "{series}: {text}");
         }

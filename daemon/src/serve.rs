@@ -129,6 +129,8 @@ pub enum Served {
 /// When the daemon cannot start. The error names the obstacle and the remedy.
 pub fn serve(options: Options) -> anyhow::Result<Served> {
     let begun = Instant::now();
+    // Changes the environment, so no thread may run yet.
+    let activated = place::inherited()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .thread_name("verbatimd")
@@ -142,7 +144,6 @@ pub fn serve(options: Options) -> anyhow::Result<Served> {
         let _within = runtime.enter();
         log::begin(options.config.log.as_ref())?
     };
-    let activated = place::inherited()?;
     let state = match &options.state {
         Some(path) => StateDirectory::at(std::path::absolute(path).context("--state")?),
         None => StateDirectory::find()?,

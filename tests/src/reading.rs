@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use verbatim_record::{Label, Trace};
@@ -17,6 +18,9 @@ static READ: Test = Test {
     needs: &[Need::Mad],
     ..Test::of("read", read)
 };
+
+/// How long a check of the daemon may use a device model, which answers one tester at a time.
+const USED_AT_MOST: Duration = Duration::from_secs(60);
 
 /// The label of all requests.
 const LABEL: &str = "read";
@@ -50,6 +54,16 @@ fn read(t: &mut Tester<'_>) -> Step {
 /// # Errors
 /// When the rig is unavailable or virtual, or the device does not respond.
 pub fn fields(rig_file: &Path, rig: &str) -> anyhow::Result<Vec<(String, String)>> {
+    let until = Instant::now() + USED_AT_MOST;
+    loop {
+        match fields_once(rig_file, rig) {
+            Err(error) if format!("{error:#}").contains("another tester") && Instant::now() < until => {}
+            read => return read,
+        }
+    }
+}
+
+fn fields_once(rig_file: &Path, rig: &str) -> anyhow::Result<Vec<(String, String)>> {
     let config = RigFile::load(Some(rig_file))?.find(rig)?.clone();
     let mut open = verbatim_rig::open(&config, Arc::new(AtomicBool::new(false)))?;
     let Session::Real(port) = &mut open.session else {

@@ -193,8 +193,8 @@ impl RigConfig {
     ///
     /// If the rig file gives a host name for the agent, the text contains that name and not its current IP address.
     /// Journals and locks of the device must still be found after the address has changed, or while no resolver
-    /// responds. A rig with the name and a rig with the address therefore count as two devices. The agent accepts one
-    /// session at a time, so two such rigs still cannot use the device at the same time.
+    /// responds. A rig with the name and a rig with the address therefore count as two devices. The lock of the device
+    /// also covers the addresses, so two such rigs still cannot use the device at the same time.
     #[must_use]
     pub fn device_identity(&self) -> Option<String> {
         match &self.kind {

@@ -34,6 +34,7 @@ mod error;
 pub mod file;
 mod fingerprint;
 pub mod model;
+mod node;
 mod peer;
 mod place;
 mod port;
@@ -48,12 +49,14 @@ use std::sync::atomic::AtomicBool;
 use verbatim_sim::VirtualRig;
 use verbatim_tester::{Rig, RigInfo};
 
+pub use ::umad::take_name as take_name_on_port;
 pub use error::RigError;
 pub use file::{
     Consoles, DeviceSeed, Disturbances, KnownOfDut, ProfileName, ResetConfig, RigConfig, RigFile, RigFileError,
     RigKind, RigSource, UnknownRig, VirtualConfig, WrongKey,
 };
 pub use fingerprint::{device as device_fingerprint, whole as whole_fingerprint};
+pub use node::device_node;
 pub use place::Place;
 pub use survey::{Part, survey};
 

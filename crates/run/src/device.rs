@@ -1,26 +1,31 @@
-//! Device locks: only one process at a time uses a device, independent of rig names and journal directories.
+//! Device locks: only one process at a time uses a device, independent of rig names, journal directories and
+//! containers (see [`locks`]).
 //!
-//! A lock is a file named after the device, in a directory of the user (see [`locks`]). Locks of root and of this
-//! user always count. A lock of another user counts only if that user has access to the device: the user may open
-//! the device file, or write to the model's socket. A user without access therefore cannot block the device.
+//! Locks of root and of this user always count. A lock of another user counts only if that user has access to the
+//! device: the user may open the device file, or write to the model's socket. A user without access therefore cannot
+//! block the device.
+//!
+//! A worker in a unit of its own distrusts the workers of other rigs, which have the same user. For such a worker, a
+//! socket of this user counts only under a PortGUID.
 
 mod claim;
 mod locks;
 
 use std::fs::{self, Metadata};
+use std::net::ToSocketAddrs as _;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use nix::unistd::{Gid, Uid, User, getgrouplist};
-use sha2::{Digest, Sha256};
-use verbatim_rig::{RigConfig, RigError, RigKind};
+use nix::unistd::{Gid, Uid, User, geteuid, getgrouplist};
+use verbatim_rig::{RigConfig, RigError, RigKind, device_node};
 use verbatim_tester::JournalOwner;
 
 pub(crate) use claim::{Claimed, Patience};
 pub use claim::{is_older, miss};
+pub use locks::prepare as prepare_locks;
 
 use crate::RunError;
 
@@ -41,7 +46,7 @@ pub fn journal_owner(rig: &RigConfig) -> JournalOwner {
 enum DeviceLock {
     /// The device is a model in this process.
     Own,
-    /// The lock, and the previous content of its file.
+    /// The lock, and the previous content of its record.
     Held(locks::Lock, locks::Holder),
 }
 
@@ -63,12 +68,12 @@ impl DeviceLock {
     /// Locks the device of a rig. A device model in this process needs no lock.
     ///
     /// # Errors
-    /// When another process has the device, or the lock file cannot be used.
+    /// When another process has the device, or the lock cannot be used.
     fn take(rig: &RigConfig) -> Result<Self, RunError> {
         let Some(device) = rig.device_identity() else {
             return Ok(Self::Own);
         };
-        match lock(&device, rig) {
+        match lock(&device, rig, false) {
             Ok(Ok((lock, before))) => Ok(Self::Held(lock, before)),
             Ok(Err(who)) => Err(RunError::DeviceBusy {
                 rig: rig.name.clone(),
@@ -83,17 +88,44 @@ impl DeviceLock {
     }
 }
 
-/// Takes the lock of the device with this identity, for a rig that uses the device.
-fn lock(device: &str, rig: &RigConfig) -> std::io::Result<locks::Taken> {
-    locks::take(locks::base()?, &name_of(device), |user| may_drive(rig, user))
+/// Takes the lock of the device with this name, for a rig that uses the device. The name is the device's identity, or
+/// its PortGUID.
+fn lock(device: &str, rig: &RigConfig, is_guid: bool) -> std::io::Result<locks::Taken> {
+    let records = locks::Records::find()?;
+    let (mut names, mut node) = (vec![device.to_owned()], None);
+    match &rig.kind {
+        RigKind::Model { socket } => names.extend(inode_of(socket)),
+        RigKind::Packet(of) => names.extend(names_of(&of.agent.address.to_string())),
+        RigKind::Verbs(of) => names.extend(names_of(&of.agent.address.to_string())),
+        RigKind::Umad { device, port, .. } if rig.env.is_empty() => {
+            let name = device_node(Path::new("/sys"), "infiniband_mad", device, Some(*port));
+            node = name.map(|name| Path::new("/dev/infiniband").join(name));
+        }
+        _ => {}
+    }
+    let (me, counts_own) = (geteuid().as_raw(), is_guid || !records.are_by_rig);
+    let counts = |user| match user == me {
+        true => counts_own,
+        false => user == 0 || may_drive(rig, user),
+    };
+    locks::take(&records, &rig.name, &names, node.as_deref(), counts)
 }
 
-/// Returns the name of a device's lock file.
-fn name_of(device: &str) -> String {
-    Sha256::digest(device)
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+/// Returns a name for a unix socket: links and bind mounts give it several paths, but only one inode.
+fn inode_of(socket: &Path) -> Option<String> {
+    let of = fs::metadata(socket).ok()?;
+    Some(format!("socket {} {}", of.dev(), of.ino()))
+}
+
+/// Returns names for an agent that do not depend on how its address is written. An agent has one device.
+fn names_of(agent: &str) -> Vec<String> {
+    match agent.strip_prefix("unix:") {
+        Some(path) => inode_of(Path::new(path)).into_iter().collect(),
+        None => {
+            let addresses = agent.to_socket_addrs().into_iter().flatten();
+            addresses.map(|address| format!("agent at {address}")).collect()
+        }
+    }
 }
 
 /// Returns whether a user has access to the rig's device, as far as the permissions of its files show. Returns
@@ -204,6 +236,34 @@ mod tests {
             set(&socket, of_socket);
             assert_eq!(may_drive(rig, NOBODY), expected, "{of_directory:o} {of_socket:o}");
         }
+    }
+
+    #[test]
+    fn hard_link_is_the_same_device() {
+        let directory = tempfile::tempdir().unwrap();
+        let (socket, link) = (directory.path().join("model"), directory.path().join("link"));
+        let _model = std::os::unix::net::UnixDatagram::bind(&socket).unwrap();
+        fs::hard_link(&socket, &link).unwrap();
+        let rig = |name, socket| format!("[[rig]]\nname = \"{name}\"\nkind = \"model\"\nsocket = {socket:?}\n");
+        let file = rigs(&[rig("a", &socket), rig("b", &link)].concat());
+        let _held = DeviceLock::take(file.find("a").unwrap()).unwrap();
+        let second = DeviceLock::take(file.find("b").unwrap());
+        assert!(matches!(second, Err(RunError::DeviceBusy { .. })), "{second:?}");
+    }
+
+    #[test]
+    fn agent_is_one_device_by_name_and_by_address() {
+        let port = 20_000 + std::process::id() % 40_000;
+        let rig = |name, agent| {
+            format!(
+                "[[rig]]\nname = \"{name}\"\nkind = \"packet\"\nip = \"10.0.0.2\"\ninterface = \"e\"\n\
+                 agent = \"{agent}:{port}\"\n"
+            )
+        };
+        let file = rigs(&[rig("a", "localhost"), rig("b", "127.0.0.1")].concat());
+        let _held = DeviceLock::take(file.find("a").unwrap()).unwrap();
+        let second = DeviceLock::take(file.find("b").unwrap());
+        assert!(matches!(second, Err(RunError::DeviceBusy { .. })), "{second:?}");
     }
 
     #[test]

@@ -84,7 +84,7 @@ pub enum RunError {
         pid: u32,
         /// The former directory of the journal.
         journals: PathBuf,
-        /// The lock file that records the change.
+        /// The file that records the change.
         lock: PathBuf,
     },
     /// The lock of the device cannot be used.

@@ -25,7 +25,7 @@ use crate::reset;
 use crate::shrink::{self, Try};
 use crate::sink::RunSink;
 use crate::state::StateDirectory;
-use verbatim_rig::{OpenRig, RigConfig, Session, VirtualConfig};
+use verbatim_rig::{OpenRig, RigConfig, RigKind, Session, VirtualConfig};
 
 /// The settings of a run.
 #[derive(Clone, Debug)]
@@ -205,10 +205,10 @@ fn rest(
     let tests = select(&spec.patterns)?;
     let done = from.done as usize;
     let first = done + usize::from(from.lost.is_some());
-    let mut open = verbatim_rig::open(&request.rig.in_run(spec.seed), Arc::clone(&request.cancel))?;
-    let mut journal = match open.session {
-        Session::Virtual(_) => RunJournal::Memory(MemoryJournal::default()),
-        Session::Real(_) => {
+    // Lock the device before anything is sent to it.
+    let mut journal = match request.rig.kind {
+        RigKind::Virtual(_) => RunJournal::Memory(MemoryJournal::default()),
+        _ => {
             let state = state.cloned().map_or_else(StateDirectory::find, Ok)?;
             let patience = Patience {
                 cancel: Arc::clone(&request.cancel),
@@ -218,6 +218,7 @@ fn rest(
             RunJournal::File(Box::new(claimed))
         }
     };
+    let mut open = verbatim_rig::open(&request.rig.in_run(spec.seed), Arc::clone(&request.cancel))?;
     if let (RunJournal::File(_), Some(state)) = (&journal, state) {
         request.lease.fence(&state.journals(), &request.rig.name)?;
     }

@@ -26,6 +26,19 @@ impl StateDirectory {
         Self::from_variables(|name| std::env::var_os(name))
     }
 
+    /// Returns the state directories of this user, the best first: `$XDG_STATE_HOME/verbatim`,
+    /// `~/.local/state/verbatim`, `$STATE_DIRECTORY`. They need not exist.
+    #[must_use]
+    pub fn of_this_user() -> Vec<Self> {
+        let of = |names: &[&str]| {
+            Self::from_variables(|name| names.contains(&name).then(|| std::env::var_os(name)).flatten()).ok()
+        };
+        [of(&["XDG_STATE_HOME"]), of(&["HOME"]), of(&["STATE_DIRECTORY"])]
+            .into_iter()
+            .flatten()
+            .collect()
+    }
+
     fn from_variables(variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, NoStateDirectory> {
         let absolute = |path: &PathBuf| path.is_absolute();
         let path = |name: &str| variable(name).map(PathBuf::from).filter(absolute);

@@ -25,6 +25,7 @@ mod destination;
 mod error;
 mod ffi;
 mod library;
+mod name;
 mod open;
 mod port;
 #[cfg(test)]
@@ -33,6 +34,7 @@ mod tests;
 pub use destination::{Destination, GlobalRoute};
 pub use error::{ListError, OpenError, PortGone, SendError, Unavailable};
 pub use library::{Device, DevicePort, Library};
+pub use name::take_name;
 pub use port::{MAD_LENGTH, Port, Received, awaits_answer};
 
 /// Compiles the example of the README.

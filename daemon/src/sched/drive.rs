@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tracing::Span;
-use verbatim_proto::v1::{Cause, RunInfo, Verdict};
+use verbatim_proto::v1::{Cause, LogLine, RunInfo, Verdict};
 use verbatim_record::Restored;
 use verbatim_tester::{FileJournal, Unrestored};
 
@@ -16,7 +16,7 @@ use super::live::Live;
 use super::plan::{Action, Left, Refusal};
 use super::{Scheduler, outlives_us, quarantine};
 use crate::spans;
-use crate::store::{Detail, StoredRun};
+use crate::store::{Detail, StoreError, StoredRun};
 use crate::worker::{Job, Resumes, WorkerEnd, text_of};
 use verbatim_rig::RigConfig;
 use verbatim_run::{Event, journal_owner};
@@ -144,7 +144,14 @@ impl Scheduler {
                 {
                     tracing::warn!(rig = rig.name, %error, "the journals' directory cannot be written to");
                 }
-                live.begin(scheduler.store.as_ref(), scheduler.store.now_ns())
+                live.begin(scheduler.store.as_ref(), scheduler.store.now_ns())?;
+                let slot = scheduler.state().plan.slot(&rig.name).cloned();
+                if let Some(why) = slot.as_ref().and_then(|slot| slot.reach.failed()) {
+                    let text = format!("the device of rig {} did not answer the last run: {why}", rig.name);
+                    let told = vec![Event::LogLine(LogLine { text })];
+                    live.tell(scheduler.store.as_ref(), scheduler.store.now_ns(), told);
+                }
+                Ok::<_, StoreError>(())
             }
         })
         .await
@@ -170,7 +177,10 @@ impl Scheduler {
         })
         .await;
         // If the task panicked, the state of the device is unknown: restore the device.
-        if let Some((left, answered)) = left.unwrap_or(Some((Left::Changed, false))) {
+        if let Some((left, answered)) = left.unwrap_or_else(|| {
+            let why = "the daemon failed at the end of the run; please report this";
+            Some((Left::Changed, Err(why.into())))
+        }) {
             let (scheduler, rig) = (Arc::clone(&self), run.spec.rig);
             let ended = move || {
                 scheduler.decide(|state, now| {
@@ -281,7 +291,7 @@ impl Scheduler {
     fn gave_way(self: &Arc<Self>, live: &Live, rig: &str, left: Left) -> bool {
         let waits = self.decide(|state, now| match (live.stopped(), live.unkept()) {
             (None, None) => {
-                state.plan.answered(now, rig, true);
+                state.plan.answered(now, rig, Ok(()));
                 state.plan.gave_way(now, rig, left).ok_or(())
             }
             _ => Err(()),
@@ -289,9 +299,9 @@ impl Scheduler {
         waits.is_ok()
     }
 
-    /// Ends the run. If the run gave way before, its ending also covers the verdicts from that time. Returns false
-    /// if the rig is the cause of the ending.
-    fn conclude(&self, live: &Live, end: WorkerEnd, verdicts: Vec<Verdict>, span: &Span) -> bool {
+    /// Ends the run. If the run gave way before, its ending also covers the verdicts from that time. If the rig is the
+    /// cause of the ending, returns the run and its reason as the error.
+    fn conclude(&self, live: &Live, end: WorkerEnd, verdicts: Vec<Verdict>, span: &Span) -> Result<(), String> {
         let (stopped, unkept) = (live.stopped(), live.unkept());
         if matches!(end, WorkerEnd::Failed { .. }) {
             self.metrics.worker_failed();
@@ -303,7 +313,10 @@ impl Scheduler {
             WorkerEnd::Finished(info) => Some(*info),
             WorkerEnd::Failed { .. } | WorkerEnd::GaveWay => None,
         };
-        let answered = ending.cause != Some(Cause::Rig);
+        let answered = match ending.cause {
+            Some(Cause::Rig) => Err(format!("runs/{}: {}", live.id(), ending.reason)),
+            _ => Ok(()),
+        };
         spans::run_ended(span, &ending);
         self.end(live, ending, info);
         answered

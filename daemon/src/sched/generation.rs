@@ -1,8 +1,9 @@
 //! Finds parts of the daemon's state that are older copies. Examples are a backup that was put back, and a database
 //! without its log file.
 //!
-//! Three places count the changes of a rig's journal: the lock file beside the journal, the lock of the device outside
-//! of the state directory, and the store. The store and a file in the state directory count the runs.
+//! Three places count the changes of a rig's journal: the lock file beside the journal, the record of the device's lock,
+//! and the store. The record is outside of the state directory. The store and a file in the state directory count
+//! the runs.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -88,7 +89,7 @@ fn sum(runs: u64) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Compares the generations of store, journals and device locks. Marks the older journals, which quarantines their
+/// Compares the generations of store, journals and records of locks. Marks the older journals, which quarantines their
 /// rigs. Returns the rigs to drain because their journals are newer than the store, each with the reason. Blocks on
 /// the disk.
 ///

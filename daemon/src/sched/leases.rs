@@ -110,13 +110,28 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Returns the kernel's id of this host's boot.
-fn boot_id() -> &'static str {
-    static ID: OnceLock<String> = OnceLock::new();
-    // Every Linux kernel provides this file.
-    ID.get_or_init(|| {
-        std::fs::read_to_string("/proc/sys/kernel/random/boot_id").map_or_else(|_| String::new(), |id| id.trim().into())
-    })
+/// The environment variable with the id of the boot. The daemon's unit sets it, because `ProcSubset=pid` hides the
+/// kernel's file.
+const BOOT_ID: &str = "VERBATIM_BOOT_ID";
+
+/// Returns the id of this host's boot; `None` if it is unknown.
+fn boot_id() -> Option<&'static str> {
+    static ID: OnceLock<Option<String>> = OnceLock::new();
+    let read = || {
+        let told = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok();
+        told.or_else(|| std::env::var(BOOT_ID).ok()).and_then(|id| plain(&id))
+    };
+    ID.get_or_init(read).as_deref()
+}
+
+/// Returns an id without hyphens, as the service manager writes it; `None` for an empty id.
+fn plain(id: &str) -> Option<String> {
+    Some(id.trim().replace('-', "")).filter(|id| !id.is_empty())
+}
+
+/// Returns whether a stored boot id is the id of this boot. An earlier version stored an empty id if it knew none.
+fn is_this_boot(stored: &str, this: Option<&str>) -> bool {
+    plain(stored).is_some_and(|stored| Some(stored.as_str()) == this)
 }
 
 /// Converts nanoseconds since 1970 to a time of the plan's clock. `now_ns` is the current time.
@@ -147,7 +162,7 @@ pub(super) fn planned(of: &StoredLease, now_ns: u64) -> plan::Lease {
         // than now, and no lease holds its rig for longer than [`LONGEST_LEASE`].
         since: boot(of.created_ns, now_ns).min(now()),
         held: of.granted_ns.zip(of.until_ns).map(|(granted_ns, until_ns)| {
-            let (since, until) = match of.boot.as_ref().filter(|boot| boot.of == boot_id()) {
+            let (since, until) = match of.boot.as_ref().filter(|boot| is_this_boot(&boot.of, boot_id())) {
                 Some(boot) => (
                     Duration::from_nanos(boot.granted_ns),
                     Duration::from_nanos(boot.until_ns),
@@ -535,8 +550,8 @@ impl super::State {
             let as_before = |before: &u64| before.abs_diff(until_ns) < 500_000_000;
             lease.until_ns = lease.until_ns.filter(as_before).or(Some(until_ns));
             // With a shared database, all times are on the database's clock, so boot times are not needed.
-            lease.boot = self.store.lab().is_none().then(|| BootTimes {
-                of: boot_id().into(),
+            lease.boot = boot_id().filter(|_| self.store.lab().is_none()).map(|id| BootTimes {
+                of: id.into(),
                 granted_ns: nanos(held.since),
                 until_ns: nanos(held.until),
             });
@@ -557,5 +572,19 @@ pub(super) fn of_worker(held: &plan::Held, gives_way: bool) -> worker::Lease {
         token: held.token,
         until_boot_ns: u64::try_from(held.until.as_nanos()).unwrap_or(u64::MAX),
         gives_way,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn empty_boot_id_is_no_boot() {
+        assert!(!is_this_boot("", None) && !is_this_boot("", Some("0a1b")));
+        assert!(!is_this_boot("0a1b", None) && !is_this_boot("0a-1c", Some("0a1b")));
+        // The kernel writes hyphens, the service manager does not.
+        assert!(is_this_boot("0a-1b", Some("0a1b")));
+        assert_eq!(plain(" \n"), None);
     }
 }

@@ -404,11 +404,7 @@ impl Scheduler {
     /// Returns the states of all rigs, for the metrics.
     #[must_use]
     pub fn stands(&self) -> BTreeMap<String, RigStands> {
-        let stands = self.state().plan.stands();
-        let stands = stands.into_iter();
-        stands
-            .map(|(rig, (state, waiting))| (rig, RigStands { state, waiting }))
-            .collect()
+        self.state().plan.stands()
     }
 
     /// Returns the rig that a reserved lease holds.

@@ -242,7 +242,7 @@ impl Scheduler {
         let state = self.state();
         let away = |rig: &String| {
             let slot = state.plan.slot(rig);
-            slot.is_some_and(|slot| slot.state().0 == RigState::Unreachable)
+            slot.is_some_and(|slot| slot.state().0 == RigState::Unreachable && slot.reach.away().is_some())
         };
         Some(Stands {
             away: view.lease.state == LeaseState::Pending && view.lease.rigs.iter().all(away),

@@ -170,7 +170,8 @@ enum Listener {
 }
 
 /// Returns the socket that a service manager passed on (`LISTEN_FDS`), if any. Removes the variables from the
-/// environment, because workers must not see them. So call this function before a worker is started.
+/// environment, because workers must not see them. Call this function before the first thread is started: another
+/// thread might read the environment at the same time.
 pub(super) fn inherited() -> Result<Option<UnixListener>, PlaceError> {
     let mut passed = ListenFd::from_env();
     if passed.len() > 1 {

@@ -1,10 +1,9 @@
 //! The systemd drop-in for `verbatim-worker@RIG.service`: the permissions that the worker of a rig needs.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use verbatim_rig::file::{AgentConfig, Wire};
-use verbatim_rig::{RigConfig, RigKind};
+use verbatim_rig::{RigConfig, RigKind, device_node};
 
 /// Returns the drop-in `rig.conf` for a rig. `sys` is `/sys`, where the device nodes of a port are looked up.
 ///
@@ -38,11 +37,11 @@ pub fn drop_in(rig: &RigConfig, sys: &Path) -> Result<String, String> {
             verbs,
         } => {
             agent = of_host.as_deref();
-            let of_mads = node(sys, "infiniband_mad", "umad", device, Some(*port))?;
+            let of_mads = node(sys, "infiniband_mad", device, Some(*port))?;
             lines.push(format!("DeviceAllow=/dev/infiniband/{of_mads} rw"));
             if *verbs {
                 families.push("AF_NETLINK");
-                let of_verbs = node(sys, "infiniband_verbs", "uverbs", device, None)?;
+                let of_verbs = node(sys, "infiniband_verbs", device, None)?;
                 lines.push(format!("DeviceAllow=/dev/infiniband/{of_verbs} rw"));
                 lines.push("LimitMEMLOCK=512M".into());
             }
@@ -67,7 +66,7 @@ pub fn drop_in(rig: &RigConfig, sys: &Path) -> Result<String, String> {
         RigKind::Verbs(of) => {
             agent = Some(&of.agent);
             families.push("AF_NETLINK");
-            let node = node(sys, "infiniband_verbs", "uverbs", &of.device, None)?;
+            let node = node(sys, "infiniband_verbs", &of.device, None)?;
             lines.push(format!("DeviceAllow=/dev/infiniband/{node} rw"));
             lines.push("LimitMEMLOCK=512M".into());
         }
@@ -113,26 +112,13 @@ fn files_of(agent: &AgentConfig) -> Vec<PathBuf> {
 }
 
 /// Returns the device node of a port, such as `umad0` of `/sys/class/infiniband_mad`.
-fn node(sys: &Path, class: &str, prefix: &str, device: &str, port: Option<u8>) -> Result<String, String> {
-    let place = sys.join("class").join(class);
-    let has =
-        |node: &Path, file: &str, value: &str| fs::read_to_string(node.join(file)).is_ok_and(|is| is.trim() == value);
-    let is_it =
-        |node: &Path| has(node, "ibdev", device) && port.is_none_or(|port| has(node, "port", &port.to_string()));
-    let mut nodes: Vec<String> = fs::read_dir(&place)
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix) && is_it(&entry.path()))
-        .map(|entry| entry.file_name().to_string_lossy().into_owned())
-        .collect();
-    nodes.sort();
-    nodes.into_iter().next().ok_or_else(|| {
+fn node(sys: &Path, class: &str, device: &str, port: Option<u8>) -> Result<String, String> {
+    device_node(sys, class, device, port).ok_or_else(|| {
         let port = port.map_or_else(String::new, |port| format!(" port {port}"));
         format!(
             "{} has no node of {device}{port}; load the module of the adapter and ib_umad or ib_uverbs, or mend the rig file, \
              then print this again",
-            place.display()
+            sys.join("class").join(class).display()
         )
     })
 }
@@ -144,6 +130,8 @@ fn escaped(value: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use verbatim_rig::RigFile;
 

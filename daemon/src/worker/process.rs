@@ -145,7 +145,7 @@ pub(super) async fn start(
     Err(failure)
 }
 
-/// Creates the directories for the rig's journal and records, because a worker in a unit can access no other
+/// Creates the directories for the rig's journal, locks and records, because a worker in a unit can access no other
 /// directories. If the device's journal is in the directory of another rig name, moves the journal to the new
 /// directory.
 async fn hand_over_places(rig: &RigConfig, state: &StateDirectory) -> Result<(), Failure> {
@@ -154,6 +154,7 @@ async fn hand_over_places(rig: &RigConfig, state: &StateDirectory) -> Result<(),
     let prepared = tokio::task::spawn_blocking(move || {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(runs)?;
         FileJournal::prepare(&journals, &name)?;
+        verbatim_run::prepare_locks(&name)?;
         if FileJournal::look(&journals, owner.clone()).is_some() {
             // `open` moves the journal. Ignore an error: the worker reports the same error.
             drop(FileJournal::open(&journals, owner));
@@ -163,7 +164,7 @@ async fn hand_over_places(rig: &RigConfig, state: &StateDirectory) -> Result<(),
     let prepared = prepared.await.unwrap_or_else(|error| Err(io::Error::other(error)));
     prepared.map_err(|error| {
         Failure::new(format!(
-            "the worker of rig {} was not started: making its directories in {} failed ({error}); free space, or mend \
+            "the worker of rig {} was not started: making its directories in {} or /run failed ({error}); free space, or mend \
              the permissions there, then run again",
             rig.name,
             state.path().display()

@@ -1418,7 +1418,7 @@ pub struct Rig {
     /// State of the rig.
     #[prost(enumeration = "RigState", tag = "4")]
     pub state: i32,
-    /// Reason and remedy, if the rig is quarantined, draining or unreachable; empty in other states.
+    /// Reason and remedy, if the rig is quarantined, draining or unreachable, or did not answer the last run; else empty.
     #[prost(string, tag = "5")]
     pub state_reason: ::prost::alloc::string::String,
     /// The current run: "runs/ID"; empty if there is none.
@@ -1547,7 +1547,7 @@ pub enum RigState {
     Quarantined = 3,
     /// An admin took the rig out of use: its holder keeps the rig, and no other lease gets it.
     Draining = 4,
-    /// The last check could not reach the device. No lease gets the rig until a check reaches the device.
+    /// The last check or the last run could not reach the device. No lease gets the rig until a check reaches the device.
     Unreachable = 5,
 }
 impl RigState {

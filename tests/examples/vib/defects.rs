@@ -75,13 +75,14 @@ fn start(lab: &mut VibLab, port: u8, case: &Case, killer: usize, is_swept: bool,
         SWEEP if !is_alone => format!("{SWEEP} --set illegal_parts=200"),
         test => test.to_owned(),
     };
-    // Each test gets a new state directory, because a restore journal of the previous device does not apply to the new
-    // device. Each test gets its own lock directory, because models with one seed report the same PortGUID. The run
-    // gets the case's seed, because the seed determines the random steps of a test.
+    // Each test gets new state directories, because a restore journal of the previous device does not apply to the new
+    // device. Each test gets a network namespace, because models with one seed report the same PortGUID, and a lock by
+    // PortGUID is valid in one namespace. The run gets the case's seed, because the seed determines the random steps of
+    // a test.
     let seed = &case.seed;
     let command = format!(
-        "{{ rm -rf /run/job.{port}; mkdir -p /run/job.{port}/locks; cd /run/job.{port}; {sweep} STATE_DIRECTORY=$PWD/state \
-         unshare -m sh -c 'mount --bind locks /run/lock && exec verbatim --server none run --json --rig vib{rig} --seed {seed} {test}' \
+        "{{ rm -rf /run/job.{port}; mkdir -p /run/job.{port}; cd /run/job.{port}; {sweep} STATE_DIRECTORY=$PWD/state \
+         XDG_STATE_HOME=$PWD unshare -n verbatim --server none run --json --rig vib{rig} --seed {seed} {test} \
          >said 2>error; echo {port} >/run/done; }} &"
     );
     run(lab, &command).map(drop)
@@ -202,10 +203,7 @@ impl House<'_> {
     fn open_lab(&self, ports: u8) -> anyhow::Result<VibLab> {
         let lab = self.lab(ports, SubnetManager::Never)?;
         // Keep the FIFO open while the machine runs: a line without a reader would be lost.
-        run(
-            &lab,
-            "mkdir -p /run/lock; mkfifo /run/done; { while :; do sleep 3600; done <>/run/done & }",
-        )?;
+        run(&lab, "mkfifo /run/done; { while :; do sleep 3600; done <>/run/done & }")?;
         Ok(lab)
     }
 

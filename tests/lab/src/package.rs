@@ -40,7 +40,7 @@ const PACKAGES: &[Package] = &[
         name: "verbatim-daemon",
         program: "verbatimd",
         about: "RDMA conformance tester: the daemon of a host with rigs",
-        depends: ", systemd, init-system-helpers",
+        depends: ", systemd, init-system-helpers, acl",
         recommends: "verbatim, libibumad3, libibverbs1, ibverbs-providers",
         files: &[
             ("verbatimd.service", "usr/lib/systemd/system/verbatimd.service"),
@@ -70,8 +70,7 @@ const PACKAGES: &[Package] = &[
                 "verbatim-agent@.service",
                 "usr/lib/systemd/system/verbatim-agent@.service",
             ),
-            ("verbatim.sysusers", "usr/lib/sysusers.d/verbatim-agent.conf"),
-            ("60-verbatim.rules", "usr/lib/udev/rules.d/60-verbatim-agent.rules"),
+            ("verbatim-agent.sysusers", "usr/lib/sysusers.d/verbatim-agent.conf"),
         ],
     },
 ];

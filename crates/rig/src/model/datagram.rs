@@ -9,6 +9,7 @@ pub const LONGEST: usize = 8192;
 const NOTHING: u8 = 0x00;
 const MAD: u8 = 0x01;
 const PACKET: u8 = 0x02;
+const IN_USE: u8 = 0x03;
 /// Length of the header: the length field and the kind.
 const HEAD: usize = 3;
 
@@ -22,6 +23,8 @@ pub enum Message {
     Mad(Mad),
     /// A native packet, from its LRH to its VCRC.
     Packet(Vec<u8>),
+    /// Another tester uses the device.
+    InUse,
 }
 
 /// The reason why a datagram is no message.
@@ -37,7 +40,10 @@ pub enum Junk {
     )]
     Length,
     /// The kind is unknown.
-    #[error("a datagram of kind {0:#04x}; this program knows 0x00 (nothing), 0x01 (a MAD) and 0x02 (a native packet)")]
+    #[error(
+        "a datagram of kind {0:#04x}; this program knows 0x00 (nothing), 0x01 (a MAD), 0x02 (a native packet) \
+             and 0x03 (the device is in use)"
+    )]
     Kind(u8),
     /// The body has the wrong size for the kind.
     #[error("a datagram of kind {0:#04x} whose body does not have {1} bytes")]
@@ -51,6 +57,7 @@ pub fn encode(message: &Message) -> Vec<u8> {
         Message::Nothing => (NOTHING, &[]),
         Message::Mad(mad) => (MAD, mad.bytes()),
         Message::Packet(bytes) => (PACKET, bytes),
+        Message::InUse => (IN_USE, &[]),
     };
     #[allow(clippy::cast_possible_truncation)] // the body is a MAD or one packet
     let length = (1 + body.len()) as u16;
@@ -74,7 +81,8 @@ pub fn decode(datagram: &[u8]) -> Result<Message, Junk> {
     }
     match *kind {
         NOTHING if body.is_empty() => Ok(Message::Nothing),
-        NOTHING => Err(Junk::Body(NOTHING, 0)),
+        IN_USE if body.is_empty() => Ok(Message::InUse),
+        NOTHING | IN_USE => Err(Junk::Body(*kind, 0)),
         MAD => Mad::try_from(body)
             .map(Message::Mad)
             .map_err(|_| Junk::Body(MAD, MAD_LENGTH)),
@@ -94,6 +102,7 @@ mod tests {
         assert_eq!(datagram[..3], [1, 1, 1], "257, kind 1");
         assert_eq!(datagram[3..], [7; MAD_LENGTH]);
         assert_eq!(encode(&Message::Nothing), [0, 1, 0]);
+        assert_eq!(encode(&Message::InUse), [0, 1, 3]);
         assert_eq!(encode(&Message::Packet(vec![9, 8])), [0, 3, 2, 9, 8]);
     }
 
@@ -107,6 +116,7 @@ mod tests {
             (vec![0, 1, 9], Junk::Kind(9)),
             (vec![0, 1, 1], Junk::Body(1, 256)),
             (vec![0, 2, 0, 0], Junk::Body(0, 0)),
+            (vec![0, 2, 3, 0], Junk::Body(3, 0)),
         ] {
             assert_eq!(decode(&datagram), Err(junk), "{datagram:?}");
             assert!(!junk.to_string().is_empty());

@@ -133,6 +133,12 @@ impl Link for ModelLink {
             };
             match datagram::decode(&buffer[..length]) {
                 Ok(Message::Mad(mad)) => return Ok(Some(Incoming { mad, errno: 0 })),
+                Ok(Message::InUse) => {
+                    return Err(format!(
+                        "another tester uses the device model at {}: wait for it, or stop it",
+                        self.model.display()
+                    ));
+                }
                 // Ignore kinds that a newer model may add.
                 Ok(Message::Nothing | Message::Packet(_)) | Err(Junk::Kind(_)) => {}
                 Err(junk) => {

@@ -1,7 +1,8 @@
 //! `verbatimd model`: the device model as a separate process, in real time, on a unix datagram socket.
 //!
 //! The device survives the death of its tester. Crash tests and measurements of a tester's real ports use the model.
-//! The last sender to the socket counts as the tester, which is cabled to port 1 of the device.
+//! The first sender to the socket is the tester, which is cabled to port 1 of the device. While the tester's own socket
+//! exists, the model refuses each other sender. This holds in every container that can reach the model's socket.
 //!
 //! # Datagrams
 //!
@@ -18,6 +19,7 @@
 //! | 0x00 | none | a probe: the operating system reports whether the receiver exists |
 //! | 0x01 | 256 bytes | a MAD |
 //! | 0x02 | a native packet, LRH to VCRC | a packet as it is on the cable |
+//! | 0x03 | none | from the model: another tester uses the device |
 //!
 //! Other kinds are reserved. The model drops a malformed datagram, and reports each kind of fault once on stderr. The
 //! sender's socket must be bound to an address, or the model cannot respond.
@@ -299,7 +301,7 @@ impl Served {
                 // A channel adapter forwards no packet.
                 let _ = self.native.receive((&mut self.device, now), PORT, &arrival, false);
             }
-            Ok(Message::Nothing) => {}
+            Ok(Message::Nothing | Message::InUse) => {}
             Err(what) => self.report(format!("dropped: {what}")),
         }
         Ok(true)
@@ -311,6 +313,12 @@ impl Served {
             return Err("a datagram from a socket without an address cannot be answered; bind it first".into());
         }
         if self.partner.as_ref().is_none_or(|known| !same(known, &from)) {
+            if self.is_in_use() {
+                let refusal = datagram::encode(&Message::InUse);
+                // Ignore an error: the sender may be gone already.
+                let _ = self.socket.send_to_addr(&refusal, &from);
+                return Err("a datagram of a second tester, while the first one uses the device".into());
+            }
             // The queued messages are for the former tester.
             self.outbox.clear();
             self.stuck_since = None;
@@ -318,7 +326,7 @@ impl Served {
             self.has_packets = false;
         }
         match &message {
-            Message::Nothing => {}
+            Message::Nothing | Message::InUse => {}
             Message::Mad(mad) => return link::leaves(mad).map(Message::Mad).map_err(str::to_owned),
             Message::Packet(_) if self.has_packets => {}
             Message::Packet(_) => {
@@ -327,6 +335,20 @@ impl Served {
             }
         }
         Ok(message)
+    }
+
+    /// Returns whether the tester's socket still exists. The kernel closes it when the tester's process ends.
+    fn is_in_use(&self) -> bool {
+        let probe = datagram::encode(&Message::Nothing);
+        let sent = self
+            .partner
+            .as_ref()
+            .map(|partner| self.socket.send_to_addr(&probe, partner));
+        match sent {
+            None => false,
+            Some(Ok(_)) => true,
+            Some(Err(error)) => matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted),
+        }
     }
 
     /// Reports each text once.

@@ -4,8 +4,8 @@
 //! the same PortGUID. The tester reads the PortGUID before it changes the device, and then also locks the device
 //! under the PortGUID.
 //!
-//! The lock files contain the journal directory of the last run, and whether that run left the device changed. A run
-//! with another state directory or another route learns of the change from these files.
+//! The records of the locks contain the journal directory of the last run, and whether that run left the device
+//! changed. A run with another state directory or another route learns of the change from these records.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use verbatim_rig::{RigConfig, RigKind};
 use verbatim_tester::{Area, FileJournal, Journal, JournalError, JournalOwner, Left, Part, Pending, Step, Stop};
 use verbatim_wire::MKey;
 
-use super::locks::{self, Holder, Lock};
-use super::{DeviceLock, journal_owner, lock, name_of};
+use super::locks::{Holder, Lock, Records};
+use super::{DeviceLock, journal_owner, lock};
 use crate::RunError;
 use crate::lease::Lease;
 
@@ -94,7 +94,7 @@ impl Claimed {
         self.journal.pending()
     }
 
-    /// Records in the lock files whether the device is changed.
+    /// Writes into the records whether the device is changed.
     fn tell(&self, changed: bool) -> std::io::Result<()> {
         let holder = Holder {
             pid: std::process::id(),
@@ -132,7 +132,7 @@ impl Claimed {
         self.by_guid = None;
         let name = format!("port guid {guid} {:?}", self.rig.env);
         let (lock, before) = loop {
-            let taken = lock(&name, &self.rig);
+            let taken = lock(&name, &self.rig, true);
             let who = match taken
                 .map_err(|source| Stop::Tester(format!("the device with PortGUID {guid} cannot be locked: {source}")))?
             {
@@ -154,10 +154,14 @@ impl Claimed {
             thread::sleep(TRIES_EVERY);
         };
         let env = format!("{:?}", self.rig.env);
-        // According to the lock file, a run on another rig left the device changed. Do not look for the journal of
-        // that rig: a worker in a systemd unit sees only the journal of its own rig.
-        if before.changed && true_name(&before.journals) == self.journals && before.rig != self.rig.name {
-            return Err(left_by(&before.rig, guid, &self.journals));
+        // According to a record, a run on another rig left the device changed. Do not look for the journal of that
+        // rig: a worker in a systemd unit sees only the journal of its own rig.
+        let mut records = lock.of_another_rig().into_iter().chain([before.clone()]);
+        let is_left = |holder: &Holder| {
+            holder.changed && true_name(&holder.journals) == self.journals && holder.rig != self.rig.name
+        };
+        if let Some(other) = records.find(is_left) {
+            return Err(left_by(&other.rig, guid, &self.journals));
         }
         let is_its = |owner: &JournalOwner, device: &str| device == guid && owner.device.ends_with(&env);
         let own = self.journal.path().to_path_buf();
@@ -189,7 +193,7 @@ impl Journal for Claimed {
 
     fn settle(&mut self, area: &Area) -> Result<(), JournalError> {
         let is_last = self.journal.pending().iter().all(|pending| pending.area == *area);
-        // Clear the mark in the lock files before the journal. If the process dies between the two steps, an
+        // Clear the mark in the records before the journal. If the process dies between the two steps, an
         // unneeded journal remains, which does no harm. In the other order, a mark without a journal would remain
         // and block the rig.
         if is_last && !self.journal.pending().is_empty() {
@@ -276,13 +280,13 @@ fn left_elsewhere(
     }
 }
 
-/// Returns whether the lock of a rig's device has a greater generation than the rig's journal. If so, [`miss`] marks
+/// Returns whether the record of a rig's device has a greater generation than the rig's journal. If so, [`miss`] marks
 /// the journal. This function takes no lock.
 #[must_use]
 pub fn is_older(rig: &RigConfig, journals: &Path) -> bool {
     let peeked = rig
         .device_identity()
-        .and_then(|device| locks::peek(locks::base().ok()?, &name_of(&device)).ok());
+        .and_then(|device| Some(Records::find().ok()?.peek(&rig.name, &device)));
     peeked.is_some_and(|before| {
         let generation = FileJournal::generation_of(journals, &rig.name);
         before.rig == rig.name
@@ -291,9 +295,9 @@ pub fn is_older(rig: &RigConfig, journals: &Path) -> bool {
     })
 }
 
-/// Marks a rig's journal as missing if the lock of its device shows that the journal is missing or older. It is missing
+/// Marks a rig's journal as missing if the record of its device shows that the journal is missing or older. It is missing
 /// if a run with this journal directory left the device changed, but no journal lists the change. It is older if the
-/// lock has a greater generation: then the whole directory is an older copy. Later attempts to open a marked journal
+/// record has a greater generation: then the whole directory is an older copy. Later attempts to open a marked journal
 /// fail.
 ///
 /// # Errors
@@ -306,12 +310,12 @@ pub fn miss(rig: &RigConfig, journals: &Path) -> Result<(), RunError> {
     // consistent.
     let journal = match FileJournal::open(journals, journal_owner(rig)) {
         Ok(journal) => Some(journal),
-        // The next attempt to open a damaged journal reports the damage. Clear the mark in the lock file, so that
+        // The next attempt to open a damaged journal reports the damage. Clear the mark in the record, so that
         // a person needs to remove only the journal.
         Err(JournalError::Damaged { .. }) => None,
         Err(_) => return Ok(()),
     };
-    let Ok(Ok((lock, before))) = lock(&device, rig) else {
+    let Ok(Ok((lock, before))) = lock(&device, rig, false) else {
         return Ok(());
     };
     if true_name(&before.journals) != true_name(journals) {
@@ -335,7 +339,7 @@ pub fn miss(rig: &RigConfig, journals: &Path) -> Result<(), RunError> {
         Some(_) => FileJournal::must_be_there(journals, &journal_owner(rig)).map(drop),
     };
     let missed = marked.and_then(|()| {
-        // The journal directory now shows the problem, so the lock file no longer needs to.
+        // The journal directory now shows the problem, so the record no longer needs to.
         lock.tell(&Holder {
             changed: false,
             generation: 0,

@@ -38,6 +38,9 @@ impl Plan {
         match result {
             Ok(()) => {
                 self.set(rig, Phase::Idle);
+                if let Some(slot) = self.slots.get_mut(rig) {
+                    slot.reach.was_restored();
+                }
                 let mut actions = self.gives_way_at_once(now, rig);
                 actions.extend(self.next(rig));
                 actions.extend(self.give(now, &[rig.to_string()], None));

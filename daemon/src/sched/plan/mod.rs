@@ -81,13 +81,7 @@ impl RigSlot {
         match (&self.phase, &self.drained) {
             (Phase::Quarantined(reason), _) => (RigState::Quarantined, reason.clone()),
             (_, Some(why)) => (RigState::Draining, why.clone()),
-            (Phase::Idle | Phase::Looking, None) if self.holder.is_none() => match self.reach.away() {
-                None => (RigState::Idle, String::new()),
-                Some(why) => (
-                    RigState::Unreachable,
-                    format!("its device cannot be reached, and the daemon checks it again by itself: {why}"),
-                ),
-            },
+            (Phase::Idle | Phase::Looking, None) if self.holder.is_none() => self.reach.state(),
             (Phase::Idle | Phase::Looking | Phase::Running(_) | Phase::Restoring, None) => {
                 (RigState::Busy, String::new())
             }

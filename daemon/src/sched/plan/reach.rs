@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use verbatim_proto::v1::RigState;
+
 use super::{Action, Phase, Plan, RigSlot};
 
 /// The interval of checks of an unused rig.
@@ -21,6 +23,9 @@ pub struct Reach {
     is_looked_at: bool,
     /// Why the device cannot be reached.
     away: Option<String>,
+    /// The last run, and why the rig ended it. A check sends nothing to the device, so only a run or a restore clears
+    /// this.
+    failed: Option<String>,
     /// The number of failed checks in a row.
     failures: u32,
     /// Until when the device counts as reachable after the last contact.
@@ -42,6 +47,36 @@ impl Reach {
     #[must_use]
     pub fn away(&self) -> Option<&str> {
         self.away.as_deref()
+    }
+
+    /// Returns the last run and its reason, if the rig was the cause of its end.
+    #[must_use]
+    pub fn failed(&self) -> Option<&str> {
+        self.failed.as_deref()
+    }
+
+    /// Returns the state of an unused rig in the terms of the API, and the reason for the state.
+    pub(super) fn state(&self) -> (RigState, String) {
+        match (&self.away, &self.failed) {
+            (Some(why), _) => (
+                RigState::Unreachable,
+                format!("its device cannot be reached, and the daemon checks it again by itself: {why}"),
+            ),
+            (None, Some(why)) if self.fresh_until.is_none() => (
+                RigState::Unreachable,
+                format!("its device did not answer the last run, and the daemon checks it: {why}"),
+            ),
+            (None, Some(why)) => (
+                RigState::Idle,
+                format!("its port opens, but its device did not answer the last run; the next run tries again: {why}"),
+            ),
+            (None, None) => (RigState::Idle, String::new()),
+        }
+    }
+
+    /// Records that the device answered a restore.
+    pub(super) fn was_restored(&mut self) {
+        self.failed = None;
     }
 
     /// Returns whether a lease may get the rig without another check.
@@ -112,13 +147,20 @@ impl Plan {
         actions
     }
 
-    /// Records whether the device responded during a run.
-    pub fn answered(&mut self, now: Duration, rig: &str, answered: bool) {
+    /// Records whether the device responded during a run. The error names the run, and why the rig ended it.
+    pub fn answered(&mut self, now: Duration, rig: &str, answered: Result<(), String>) {
         let every = self.every();
-        if let Some(slot) = self.slots.get_mut(rig) {
-            match answered {
-                true => slot.reach.there(now, every),
-                false => (slot.reach.fresh_until, slot.reach.next) = (None, now),
+        let Some(reach) = self.slots.get_mut(rig).map(|slot| &mut slot.reach) else {
+            return;
+        };
+        match answered {
+            Ok(()) => {
+                reach.failed = None;
+                reach.there(now, every);
+            }
+            Err(why) => {
+                (reach.fresh_until, reach.next) = (None, now);
+                reach.failed = reach.is_looked_at.then_some(why);
             }
         }
     }

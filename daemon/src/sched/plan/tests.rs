@@ -519,12 +519,42 @@ fn unreachable_rig_is_not_granted() {
     assert_eq!(plan.slot("r").unwrap().reach.away(), None);
     // A run whose device responded counts as a successful check. After a run that failed because of the rig, a new
     // check is necessary.
-    plan.answered(at(500), "r", true);
+    plan.answered(at(500), "r", Ok(()));
     assert_eq!(without_ends(plan.run_ended(at(500), "r", Left::AsFound)), begins(2));
     submit(&mut plan, 3).unwrap();
-    plan.answered(at(501), "r", false);
+    plan.answered(at(501), "r", Err("runs/2: no answer".into()));
     assert_eq!(without_ends(plan.run_ended(at(501), "r", Left::AsFound)), look());
     assert_eq!(plan.looked(at(502), "r", Ok(())), begins(3));
+}
+
+#[test]
+fn rig_that_did_not_answer_says_so_until_a_run_is_answered() {
+    let mut plan = looked_at(&["r"]);
+    let state = |plan: &Plan| plan.slot("r").unwrap().state();
+    submit(&mut plan, 1).unwrap();
+    plan.looked(at(1), "r", Ok(()));
+    plan.answered(at(2), "r", Err("runs/1: no answer".into()));
+    plan.run_ended(at(2), "r", Left::AsFound);
+    let (at_once, why) = state(&plan);
+    assert_eq!(at_once, RigState::Unreachable, "before any check");
+    assert!(
+        why.contains("runs/1: no answer") && plan.stands()["r"].unreachable,
+        "{why}"
+    );
+    // The port opens, but the check sends nothing to the device.
+    assert_eq!(plan.look(at(3)), [Action::Look("r".into())]);
+    plan.looked(at(3), "r", Ok(()));
+    let (later, why) = state(&plan);
+    assert_eq!(later, RigState::Idle);
+    assert!(
+        why.contains("runs/1: no answer") && plan.stands()["r"].unreachable,
+        "{why}"
+    );
+    assert_eq!(submit(&mut plan, 2), Ok(begins(2)), "the next run tries again");
+    plan.answered(at(4), "r", Ok(()));
+    plan.run_ended(at(4), "r", Left::AsFound);
+    assert_eq!(state(&plan), (RigState::Idle, String::new()));
+    assert!(!plan.stands()["r"].unreachable);
 }
 
 #[test]

@@ -4,10 +4,10 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use verbatim_proto::v1::RigState;
 use verbatim_run::RunId;
 
 use super::{Held, Lease, Phase, Plan, RigSlot, RigSlotView};
+use crate::metrics::RigStands;
 use crate::sched::queue::{self, By, Shares, Use, Wait, Waiting};
 use crate::store::LeaseId;
 
@@ -68,9 +68,9 @@ impl Plan {
         self.slots.len()
     }
 
-    /// Returns the state of each rig, and the number of runs that wait for it, by name.
+    /// Returns the state of each rig for the metrics, by name.
     #[must_use]
-    pub fn stands(&self) -> BTreeMap<String, (RigState, usize)> {
+    pub fn stands(&self) -> BTreeMap<String, RigStands> {
         let stands = |(rig, slot): (&String, &RigSlot)| {
             let of = self.leases.of_rigs(std::slice::from_ref(rig)).into_iter();
             let waits_here = |lease: &&Lease| match &lease.held {
@@ -78,7 +78,12 @@ impl Plan {
                 None => waits(lease),
             };
             let waiting = of.filter(waits_here).map(|lease| lease.runs.len()).sum();
-            (rig.clone(), (slot.state().0, waiting))
+            let stands = RigStands {
+                state: slot.state().0,
+                waiting,
+                unreachable: slot.reach.away().or(slot.reach.failed()).is_some(),
+            };
+            (rig.clone(), stands)
         };
         self.slots.iter().map(stands).collect()
     }

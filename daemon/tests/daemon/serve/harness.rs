@@ -113,9 +113,21 @@ impl Bench {
         self.key_within(Duration::from_secs(2)).is_none()
     }
 
+    /// Asks again while a check of the daemon uses the device.
     fn key_within(&self, limit: Duration) -> Option<(MKey, u8)> {
+        let until = Instant::now() + LIMIT;
+        loop {
+            match self.key_or_use(limit) {
+                Ok(key) => return key,
+                Err(why) => assert!(Instant::now() < until, "{why}"),
+            }
+        }
+    }
+
+    fn key_or_use(&self, limit: Duration) -> Result<Option<(MKey, u8)>, String> {
         let file = RigFile::read(&self.path("rigs.toml")).unwrap();
-        let open = verbatim_rig::open(file.find("model").unwrap(), Arc::default()).unwrap();
+        let open = verbatim_rig::open(file.find("model").unwrap(), Arc::default());
+        let open = open.map_err(|error| error.to_string())?;
         let Session::Real(mut rig) = open.session else {
             panic!("not a real rig");
         };
@@ -129,9 +141,10 @@ impl Bench {
                     if mad.method() != Method::GET_RESP || mad.transaction_id() != get.transaction_id() => {}
                 Arrival::Mad(_, _, mad) => {
                     let info: PortInfo = mad.attribute();
-                    return Some((info.m_key(), info.protect_bits().0));
+                    return Ok(Some((info.m_key(), info.protect_bits().0)));
                 }
-                _ => return None,
+                Arrival::Stop(why) => return Err(format!("{why:?}")),
+                _ => return Ok(None),
             }
         }
     }
@@ -145,7 +158,9 @@ impl Bench {
             .arg("--socket")
             .arg(self.path("socket"))
             .arg("--state")
-            .arg(self.path("state"));
+            .arg(self.path("state"))
+            // The records of the locks.
+            .env("XDG_STATE_HOME", self.path("user"));
         command
     }
 

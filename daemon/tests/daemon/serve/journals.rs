@@ -10,7 +10,7 @@ use tonic_types::StatusExt;
 use verbatim_proto::v1::{DrainRigRequest, Outcome, RestoreRigRequest, RigState};
 
 use super::hardware::{AS_FOUND, mid_run};
-use super::harness::{Bench, Clients, request, within};
+use super::harness::{Bench, Clients, Daemon, request, within};
 
 /// Returns a bench with a changed device, after its daemon and worker were killed.
 async fn left_changed() -> Bench {
@@ -196,13 +196,15 @@ async fn older_copy_of_the_state_is_found_at_the_start() {
     let mut bench = Bench::new();
     bench.start_model();
     let (state, copy, newest) = (bench.path("state"), bench.path("copy"), bench.path("newest"));
-    let mut daemon = bench.serve();
+    // As in the service, the records of the locks are outside of the state.
+    let serve = || Daemon::start(bench.command().env("VERBATIM_LOCKS", bench.path("locks")));
+    let mut daemon = serve();
     let mut clients = bench.clients().await;
     changes_and_restores(&mut clients).await;
     drop(clients);
     daemon.end(Signal::TERM).await;
     put_back(&state, &copy);
-    let mut daemon = bench.serve();
+    let mut daemon = serve();
     let mut clients = bench.clients().await;
     for _ in 0..2 {
         changes_and_restores(&mut clients).await;
@@ -216,14 +218,14 @@ async fn older_copy_of_the_state_is_found_at_the_start() {
         put_back(&newest, &state);
         if older.is_empty() {
             // The last round cleared the device's lock, so a daemon with the newest state writes it again.
-            let mut daemon = bench.serve();
+            let mut daemon = serve();
             let mut clients = bench.clients().await;
             changes_and_restores(&mut clients).await;
             drop(clients);
             daemon.end(Signal::TERM).await;
         }
         put_back(&copy.join(older), &state.join(older));
-        let mut daemon = bench.serve();
+        let mut daemon = serve();
         let said = daemon.says("the rig is quarantined");
         assert!(
             said.contains("an older copy of the journals was put back"),
@@ -244,7 +246,7 @@ async fn older_copy_of_the_state_is_found_at_the_start() {
         drop(clients);
         daemon.end(Signal::TERM).await;
         // After another restart, the rig is still idle.
-        let _daemon = bench.serve();
+        let _daemon = serve();
         assert_eq!(bench.clients().await.rig("rigs/model").await.state(), RigState::Idle);
     }
 
@@ -255,7 +257,7 @@ async fn older_copy_of_the_state_is_found_at_the_start() {
         let _ = fs::copy(copy.join(file), state.join(file));
     }
     {
-        let mut daemon = bench.serve();
+        let mut daemon = serve();
         daemon.says("2 runs are missing");
         let mut clients = bench.clients().await;
         let rig = clients.rig("rigs/model").await;
@@ -274,7 +276,7 @@ async fn older_copy_of_the_state_is_found_at_the_start() {
             2
         );
     }
-    let _daemon = bench.serve();
+    let _daemon = serve();
     assert_eq!(bench.clients().await.rig("rigs/model").await.state(), RigState::Idle);
 }
 

@@ -1,5 +1,6 @@
 //! The lease that a run uses, and how long the run waits for a lease of its own.
 
+use verbatim_proto::v1::run_event::Event;
 use verbatim_proto::v1::{Cause, CreateLeaseRequest, CreateRunRequest, Lease, Outcome, RigState, RunState};
 
 use super::harness::{Bench, Clients, Daemon, request, within};
@@ -81,7 +82,17 @@ async fn unreachable_device_has_cause_rig() {
     // The first run may still start, because the last check found the device reachable.
     let first = clients.create(at_once("model")).await;
     assert_eq!(clients.ended(&first.name).await.outcome(), Outcome::Error);
-    while clients.rig("rigs/model").await.state() != RigState::Unreachable {
+    let mut rig = clients.rig("rigs/model").await;
+    while rig.state() == RigState::Busy {
+        rig = clients.rig("rigs/model").await;
+    }
+    assert_eq!(rig.state(), RigState::Unreachable, "at once");
+    while !clients
+        .rig("rigs/model")
+        .await
+        .state_reason
+        .contains("cannot be reached")
+    {
         let run = clients.create(at_once("model")).await;
         clients.ended(&run.name).await;
     }
@@ -89,6 +100,20 @@ async fn unreachable_device_has_cause_rig() {
     let ended = clients.ended(&run.name).await;
     assert_eq!((ended.outcome(), ended.cause()), (Outcome::Error, Cause::Rig));
     assert!(ended.reason.contains("cannot be reached"), "{}", ended.reason);
+
+    // The next run is told of the run that got no answer. Then all is well again.
+    bench.start_model();
+    let next = clients.create(queued("model")).await;
+    let mut watch = clients.watch(&next.name, 0).await;
+    let told = loop {
+        if let Some(Event::LogLine(line)) = watch.next().await.expect("the run begins").event {
+            break line.text;
+        }
+    };
+    assert!(told.contains("did not answer the last run: runs/"), "{told}");
+    assert_eq!(clients.ended(&next.name).await.outcome(), Outcome::Pass);
+    let rig = clients.rig("rigs/model").await;
+    assert!(!rig.state_reason.contains("did not answer"), "{}", rig.state_reason);
 }
 
 // Use several threads, because the client's connection must end while this thread waits for the log.

@@ -131,9 +131,12 @@ impl Place {
     }
 
     /// Returns whether the device has M_Key 0 and no protect bits. A protected device either ignores a Get without
-    /// a key or shows other protect bits.
+    /// a key or shows other protect bits. Returns false while another process uses the device.
     pub(crate) fn is_as_found(&self) -> bool {
-        let Session::Real(mut rig) = verbatim_rig::open(&self.rig, Arc::default()).unwrap().session else {
+        let Ok(open) = verbatim_rig::open(&self.rig, Arc::default()) else {
+            return false;
+        };
+        let Session::Real(mut rig) = open.session else {
             panic!("not a real rig");
         };
         let get = Mad::directed(Method::GET, AttributeId::PORT_INFO, 0, &[1]).with_transaction_id(0x7E57_0001);

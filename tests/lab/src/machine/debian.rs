@@ -16,7 +16,7 @@ use crate::machine::{
 /// The Debian release.
 const SUITE: &str = "bookworm";
 /// The packages beyond the essential ones.
-const INCLUDE: &str = "systemd-sysv,udev,dbus,iproute2,passwd,busybox-static,libibverbs1,libibumad3,ibverbs-providers,init-system-helpers,apt";
+const INCLUDE: &str = "systemd-sysv,udev,dbus,iproute2,passwd,busybox-static,libibverbs1,libibumad3,ibverbs-providers,init-system-helpers,apt,acl,perftest";
 /// Path patterns that are not installed, to save memory: the machine holds all files in memory.
 const LEFT_OUT: [&str; 3] = ["/usr/share/locale/*", "/usr/share/man/*", "/usr/share/doc/*"];
 /// Shell code that removes unneeded files from the tree $1.

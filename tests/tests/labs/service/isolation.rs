@@ -23,6 +23,10 @@ list("/var/lib/verbatim"); list("/var/lib/verbatim/journals"); list("/var/lib/ve
 file("/var/lib/verbatim/journals/vib/probe", ">"); unlink "/var/lib/verbatim/journals/vib/probe";
 file("/var/lib/verbatim/journals/vib2/vib2.lock", "<");
 file("/proc/$daemon/root/var/lib/verbatim/journals/vib2/vib2.lock", "<");
+list("/run/verbatim-locks");
+file("/run/verbatim-locks/vib/probe", ">"); unlink "/run/verbatim-locks/vib/probe";
+file("/run/verbatim-locks/vib2/probe", ">"); file("/run/verbatim-locks/probe", ">");
+say_of("rename of a lock", rename("/run/verbatim-locks/vib2", "/run/verbatim-locks/vib/other"));
 file("/var/lib/verbatim/runs/vib/probe", ">"); unlink "/var/lib/verbatim/runs/vib/probe";
 file("$_$record", "<") for ("", "/proc/$daemon/root"); file("/var/lib/verbatim/verbatim.db", "<");
 file("/proc/$daemon/mem", "<"); file("/proc/$daemon/environ", "<"); file("/proc/1/root/etc/hostname", "<");
@@ -37,10 +41,11 @@ print "probe ended\n";
 "#;
 
 /// The accesses that the worker of `vib` needs.
-const OWN: [&str; 3] = [
+const OWN: [&str; 4] = [
     "probe file /dev/infiniband/umad0: reached",
     "probe file /var/lib/verbatim/journals/vib/probe: reached",
     "probe file /var/lib/verbatim/runs/vib/probe: reached",
+    "probe file /run/verbatim-locks/vib/probe: reached",
 ];
 
 pub(crate) fn a_worker_reaches_its_own_rig_alone(lab: &ServiceLab) {
@@ -82,6 +87,7 @@ pub(crate) fn a_worker_reaches_its_own_rig_alone(lab: &ServiceLab) {
         "probe list /var/lib/verbatim: journals runs",
         "probe list /var/lib/verbatim/journals: vib",
         "probe list /var/lib/verbatim/runs: vib",
+        "probe list /run/verbatim-locks: rxe vib vib2",
     ] {
         assert!(said.lines().any(|line| line == list), "{list}: {said}");
     }

@@ -134,7 +134,7 @@ fn came_to(output: &Output, place: usize) -> (String, String) {
 fn interrupt_restores_device_at_once() {
     let device = Device::start(MKey(0));
     let before = device.port_info().unwrap();
-    let (running, _proxy) = waiting(&device, "c14-029-counter");
+    let (running, proxy) = waiting(&device, "c14-029-counter");
     running.signal(Signal::SIGINT);
     let output = running.end(LIMIT);
     assert_eq!(
@@ -144,6 +144,7 @@ fn interrupt_restores_device_at_once() {
     );
     assert_eq!(came_to(&output, 1).0, "SKIPPED");
     assert!(!device.journal().exists());
+    drop(proxy);
     device.is_as_before(&before, "interrupted");
 }
 
@@ -153,7 +154,7 @@ fn repeated_signal_restores_device() {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         let device = Device::start(MKey(0));
         let before = device.port_info().unwrap();
-        let (running, _proxy) = waiting(&device, "c14-029-counter");
+        let (running, proxy) = waiting(&device, "c14-029-counter");
         for _ in 0..2 {
             running.signal_delivered(signal);
         }
@@ -164,6 +165,7 @@ fn repeated_signal_restores_device() {
             "{output}"
         );
         assert!(!device.journal().exists());
+        drop(proxy);
         device.is_as_before(&before, "interrupted");
     }
 }

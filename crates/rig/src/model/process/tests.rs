@@ -144,6 +144,33 @@ fn device_keeps_state_after_tester_dies() {
 }
 
 #[test]
+fn second_tester_is_refused_through_a_hard_link() {
+    let running = Running::start(Profile::minimal(), &[]);
+    let mut first = running.open(Arc::default());
+    assert!(answer(&mut *first, &get(1)).is_some());
+    let link = running.directory.path().join("link");
+    std::fs::hard_link(running.socket(), &link).unwrap();
+    let mut config = running.config();
+    config.kind = RigKind::Model { socket: link };
+    let second = || match crate::open(&config, Arc::default())?.session {
+        Session::Real(rig) => Ok::<_, crate::RigError>(rig),
+        Session::Virtual(_) => panic!("not a real rig"),
+    };
+    // The refusal arrives while the rig is opened, or later on a busy host.
+    let why = match second() {
+        Err(error) => error.to_string(),
+        Ok(mut rig) => match rig.wait(rig.now().after(10 * SECOND)) {
+            Arrival::Stop(Stop::RigGone(why)) => why,
+            other => panic!("the model answers two testers: {other:?}"),
+        },
+    };
+    assert!(why.contains("another tester uses the device model"), "{why}");
+    assert!(answer(&mut *first, &get(3)).is_some());
+    drop(first);
+    assert!(answer(&mut *second().unwrap(), &get(4)).is_some());
+}
+
+#[test]
 fn native_packet_gets_a_packet_and_resets_link() {
     let running = Running::start(Profile::full(), &[]);
     let place = tempfile::tempdir().unwrap();
