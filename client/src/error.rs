@@ -228,7 +228,7 @@ pub enum Error {
         seen: u64,
     },
     /// The daemon sent more of a file than it announced.
-    #[error("the daemon sends more than {most} bytes of {name}, the most that it announced; the file was not kept")]
+    #[error("the daemon sent more of {name} than the {most} bytes that it had announced; the file was not kept")]
     TooLong {
         /// Name of the file.
         name: String,

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_file() {
+    fn refuses_pipes_and_directories() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("pipe");
         nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();

@@ -119,7 +119,7 @@ mod tests {
     const HOSTILE: &str = "a\u{1b}[2K\r\nb\u{9b}31m\u{202e}c\u{2028}\u{7f}\u{200b}\u{feff}\u{2066}é漢\\n";
 
     #[test]
-    fn shows_what_a_terminal_would_obey() {
+    fn escapes_control_characters() {
         let text = shown(HOSTILE);
         assert_eq!(
             text,

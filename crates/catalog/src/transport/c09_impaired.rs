@@ -221,7 +221,7 @@ fn end(t: &mut Tester<'_>, side: Side) -> Step<End> {
         Reply::Qp(qp) => qp,
         Reply::Refused(refused) => {
             return Err(Stop::NotOffered(format!(
-                "the host of the {side}'s device makes no second queue pair, for datagrams: {}",
+                "the host of the {side}'s device refused the queue pair for datagrams: {}",
                 refused.text
             )));
         }

@@ -74,7 +74,7 @@ impl Device {
     pub(crate) fn port_info(&self) -> Option<PortInfo> {
         let own = self.place.path("reader.socket");
         let socket = UnixDatagram::bind(&own).unwrap();
-        socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(15))).unwrap();
         let get = Mad::directed(Method::GET, AttributeId::PORT_INFO, 0, &[1]);
         let get = get.with_m_key(self.key).with_transaction_id(0x7E57_0001);
         socket.send_to(&encode(&Message::Mad(get)), self.socket()).unwrap();

@@ -6,7 +6,7 @@ use verbatim_wire::MKey;
 use crate::model_process::device::{Device, PLAIN};
 
 #[test]
-fn run_expects_what_its_tests_lasted_before() {
+fn run_estimates_from_earlier_durations() {
     let device = Device::start(MKey(0));
     let lasted = device.place.path(".cache/verbatim/lasted");
     std::fs::create_dir_all(&lasted).unwrap();

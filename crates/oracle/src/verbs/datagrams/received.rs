@@ -16,6 +16,9 @@ use super::super::steps::state_in_words;
 use super::{DUE, HEADER, PARTITION, completions, frames, is_alive, is_done, is_seen, is_settled};
 use crate::rule::Rule;
 
+/// The least MTU of a path, in bytes.
+const LEAST_MTU: u32 = 256;
+
 /// Receive of a datagram queue pair.
 pub(super) struct Receive<'t> {
     pub(super) done: &'t VerbsDone,
@@ -362,6 +365,23 @@ impl<'h, 't> Reception<'h, 't> {
             .filter(|of| self.datagrams[*of].completion(completion.wr_id) == seen)
             .collect();
         let Some(first) = by.first().copied() else {
+            let mut overtaken = self.overtaken();
+            let late = overtaken
+                .find(|of| of.completion(completion.wr_id) == seen)
+                .map(|of| of.frame);
+            drop(overtaken);
+            if let Some(late) = late {
+                evidence.extend([Evidence::from(late), happened.into()]);
+                let expected = "no completion of a datagram that a later one overtook".into();
+                self.outcomes.push(Outcome {
+                    rule: Rule::DatagramReceived,
+                    result: Passed::Inconclusive,
+                    evidence,
+                    expected,
+                    seen: format!("{seen}: the path may have changed the order"),
+                });
+                return false;
+            }
             // A datagram that looks like the completion, and either is dropped or does not fit.
             let is_alike = |of: &&Datagram<'_>| !of.is_over && of.completion(completion.wr_id) == seen;
             let mut alike = self.datagrams.iter().filter(is_alike);
@@ -405,6 +425,18 @@ impl<'h, 't> Reception<'h, 't> {
         true
     }
 
+    /// Returns the datagrams that filled no receive before a later datagram filled one. On hardware, the path may
+    /// change the order of datagrams.
+    fn overtaken(&self) -> impl Iterator<Item = &Datagram<'t>> {
+        let fills = |at: usize| {
+            let mut fates = self.receives.iter().map(|receive| &receive.fate);
+            fates.any(|fate| matches!(fate, Fate::Filled { by, .. } if by.contains(&at)))
+        };
+        let all = self.datagrams.iter().enumerate();
+        all.filter(move |(at, of)| !self.history.is_simulated() && of.is_over && !fills(*at))
+            .map(|(_, of)| of)
+    }
+
     /// Returns the pending datagrams that may have filled a receive. In simulations no datagram is lost. There, the
     /// list ends with the first datagram that is not early (`is_early`).
     fn fillers(&self, receive: usize) -> impl Iterator<Item = usize> + '_ {
@@ -430,8 +462,16 @@ impl<'h, 't> Reception<'h, 't> {
                 && datagram.fits(receive)
                 && is_alive(self.history, datagram.frame.place, due)
         };
-        // On hardware, a datagram may be lost. Three lost datagrams in a row are ruled out.
-        let late: Vec<&usize> = self.pending.iter().filter(is_late).collect();
+        // On hardware, a datagram may be lost. Three lost datagrams in a row are ruled out, but a switch with a smaller
+        // MTU drops all long ones.
+        let filled = self.receives.iter().filter_map(|receive| match &receive.fate {
+            Fate::Filled { by, .. } => by.first(),
+            _ => None,
+        });
+        let longest = filled.map(|at| self.datagrams[*at].length()).max();
+        let longest = longest.unwrap_or_default().max(HEADER + LEAST_MTU);
+        let may_pass = |of: &&usize| self.history.is_simulated() || self.datagrams[**of].length() <= longest;
+        let late: Vec<&usize> = self.pending.iter().filter(is_late).filter(may_pass).collect();
         let enough = if self.history.is_simulated() { 1 } else { TRIES as usize };
         let Some(of) = late.first().filter(|_| late.len() >= enough) else {
             self.lost();

@@ -71,11 +71,12 @@ impl Images {
     /// Returns the images at the place `before` of the record. Bytes that a host writes later, before the place
     /// `until`, are unknown.
     pub(super) fn of(trace: &Trace, (before, until): (usize, usize)) -> Self {
-        let mut regions: BTreeMap<(Side, u32), Region> = BTreeMap::new();
-        for done in trace.timeline.commands.iter().filter(|done| done.place < until) {
+        // The region and the place at which it was registered.
+        let mut regions: BTreeMap<(Side, u32), (usize, Region)> = BTreeMap::new();
+        for done in trace.timeline.commands.iter().take_while(|done| done.place < before) {
             let side = done.side;
             match (&done.command, &done.answer) {
-                (Command::RegisterMemory(asked), Some((_, _, Reply::Memory(made), _))) if done.place < before => {
+                (Command::RegisterMemory(asked), Some((_, _, Reply::Memory(made), _))) => {
                     let region = Region {
                         side,
                         handle: made.memory,
@@ -83,26 +84,34 @@ impl Images {
                         length: asked.length,
                         r_key: made.r_key,
                         access: asked.access.unwrap_or_default(),
-                        bytes: vec![Some(0); asked.length as usize],
+                        bytes: Vec::new(),
                     };
-                    regions.insert((side, made.memory), region);
+                    regions.insert((side, made.memory), (done.place, region));
                 }
-                (Command::DeregisterMemory(gone), Some((_, _, Reply::Done(_), _))) if done.place < before => {
+                (Command::DeregisterMemory(gone), Some((_, _, Reply::Done(_), _))) => {
                     regions.remove(&(side, gone.memory));
                 }
-                (Command::DestroyAll(_), _) if done.place < before => regions.retain(|(of, _), _| *of != side),
-                (Command::WriteMemory(write), _) => {
-                    if let Some(region) = regions.get_mut(&(side, write.memory)) {
-                        let places = region.bytes.iter_mut().skip(write.offset as usize);
-                        for (place, byte) in places.zip(&write.bytes) {
-                            *place = (done.place < before).then_some(*byte);
-                        }
-                    }
-                }
+                (Command::DestroyAll(_), _) => regions.retain(|(of, _), _| *of != side),
                 _ => {}
             }
         }
-        Self(regions.into_values().collect())
+        for (_, region) in regions.values_mut() {
+            region.bytes = vec![Some(0); region.length as usize];
+        }
+        let first = regions.values().map(|(place, _)| *place).min().unwrap_or(until);
+        for done in trace.timeline.commands_between((first, until)) {
+            if let Command::WriteMemory(write) = &done.command
+                && let Some((_, region)) = regions
+                    .get_mut(&(done.side, write.memory))
+                    .filter(|(registered, _)| *registered < done.place)
+            {
+                let places = region.bytes.iter_mut().skip(write.offset as usize);
+                for (place, byte) in places.zip(&write.bytes) {
+                    *place = (done.place < before).then_some(*byte);
+                }
+            }
+        }
+        Self(regions.into_values().map(|(_, region)| region).collect())
     }
 
     /// Returns the place of local memory, and whether the device may write it.

@@ -141,6 +141,10 @@ fn talk<'s>(t: &mut Tester<'_>, scene: &'s Scene) -> Step<Vec<Connection<'s>>> {
         both.push(connection);
     }
     for connection in &mut both {
+        // The control is open, so that its queue pairs get other numbers.
+        if scene.peer == Peer::Destroyed {
+            connection.destroy_responder(t)?;
+        }
         if scene.when == When::Before && !matches!(scene.peer, Peer::Back) {
             connection.post_receives(t, scene.receives.len())?;
         }
@@ -265,7 +269,7 @@ impl Connection<'_> {
         }
         let answers = &self.ends[1];
         match self.scene.peer {
-            Peer::Ready => {}
+            Peer::Ready | Peer::Destroyed => {}
             Peer::In(state) => {
                 modify(
                     t,
@@ -278,10 +282,6 @@ impl Connection<'_> {
                 }
             }
             Peer::Back => modify(t, PEER, answers, QpState::Reset)?,
-            Peer::Destroyed => {
-                self.is_gone = true;
-                t.verbs_must(PEER, answers.side, Command::DestroyQp(pb::DestroyQp { qp: answers.qp }))?;
-            }
         }
         if self.scene.deregistered {
             let memory = answers.memory.handle;
@@ -289,6 +289,13 @@ impl Connection<'_> {
             t.verbs_must(GONE, answers.side, gone)?;
         }
         Ok(())
+    }
+
+    fn destroy_responder(&mut self, t: &mut Tester<'_>) -> Step {
+        let PairEnd { side, qp, .. } = self.ends[1];
+        self.is_gone = true;
+        t.verbs_must(PEER, side, Command::DestroyQp(pb::DestroyQp { qp }))
+            .map(drop)
     }
 
     fn receive(&self, t: &mut Tester<'_>, end: usize, wr_id: u64, local: pb::Slice) -> Step {
