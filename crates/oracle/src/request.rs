@@ -30,7 +30,8 @@ pub(super) struct Request {
     pub(super) at: Option<Time>,
     /// Number of messages completed up to this request, counted from the start of `epoch`.
     pub(super) messages: u32,
-    /// Number of the message count that `messages` belongs to. A gap among the requests starts a new count.
+    /// Index of the message count to which `messages` belongs. A gap among the requests starts a new count, with the
+    /// next index.
     pub(super) epoch: u32,
     /// Whether the capture has a packet of the request that a conforming port accepts. If not, only the request's
     /// PSN is known.
@@ -85,7 +86,7 @@ impl Request {
         (self.opcode, self.digests) == (parsed.opcode, parsed.digests())
     }
 
-    /// Returns the last PSN that the request certainly takes.
+    /// Returns the last PSN of the request; its first PSN if the number of PSNs is unknown.
     pub(super) fn last(&self) -> Psn {
         self.psn.plus(self.psns.max(1) - 1)
     }

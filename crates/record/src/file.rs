@@ -36,7 +36,7 @@ pub enum RecordError {
         source: std::io::Error,
     },
     /// The file does not begin with the magic number.
-    #[error("{path} is not a record: it does not begin with VBTMREC1")]
+    #[error("{path} is not a record: expected VBTMREC1 as its first 8 bytes; restore it from a copy or run again")]
     Magic {
         /// The path of the file.
         path: PathBuf,

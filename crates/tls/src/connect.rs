@@ -206,21 +206,24 @@ fn refusal(alert: AlertDescription, words: &Words) -> Option<String> {
         AlertDescription::CertificateRequired => "name the certificate and the key of this side".into(),
         AlertDescription::UnknownCA | AlertDescription::DecryptError => {
             format!(
-                "ours was not signed by the CA that the server was given {}",
+                "the client's certificate was not signed by the CA that the server has {}",
                 words.client_ca
             )
         }
         AlertDescription::CertificateExpired => {
-            "ours has expired, by the server's clock; make a new one with `verbatim pki issue`".into()
+            "the client's certificate has expired, by the server's clock; make a new one with `verbatim pki issue`"
+                .into()
         }
         AlertDescription::CertificateRevoked => {
-            "ours is revoked; ask the server's administrator for a new one (`verbatim pki issue`)".into()
+            "the client's certificate is revoked; ask the server's administrator for a new one (`verbatim pki issue`)"
+                .into()
         }
         AlertDescription::UnsupportedCertificate => {
-            "ours is not made for clients; name the client's certificate (client.pem of `verbatim pki init`)".into()
+            "the client's certificate is not made for clients; name another one (client.pem of `verbatim pki init`)"
+                .into()
         }
         AlertDescription::BadCertificate | AlertDescription::CertificateUnknown => {
-            "the server does not accept ours; make a new one with `verbatim pki issue`".into()
+            "the server does not accept the client's certificate; make a new one with `verbatim pki issue`".into()
         }
         _ => return None,
     })

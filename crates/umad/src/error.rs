@@ -62,7 +62,7 @@ pub enum ListError {
         bound: Duration,
     },
     /// An earlier call of this process is still stuck inside the library.
-    #[error("{}", still_opening(.bound))]
+    #[error("the umad devices were not listed: {}", still_opening(.bound))]
     StillOpening {
         /// How long the caller waited for that call.
         bound: Duration,
@@ -91,7 +91,7 @@ pub enum OpenError {
     },
     /// An earlier call of this process is still stuck inside the library. The library is not thread-safe, so the
     /// port was not opened.
-    #[error("{}", still_opening(.bound))]
+    #[error("the umad port was not opened: {}", still_opening(.bound))]
     StillOpening {
         /// How long the caller waited for that call.
         bound: Duration,
@@ -268,8 +268,8 @@ fn errno_text(during: &str, errno: i32) -> String {
 
 fn still_opening(bound: &Duration) -> String {
     format!(
-        "an earlier open in this process is still stuck inside libibumad (waited {bound:?} for it); a second one \
-         beside it is not safe: end this process and start again. The driver does not answer: look at `dmesg`"
+        "an earlier call of this process is still stuck inside libibumad (waited {bound:?} for it), and a second call \
+         beside it is not safe; end this process and start again. The driver does not answer: look at `dmesg`"
     )
 }
 

@@ -144,7 +144,9 @@ pub(super) fn refused(refusal: &Refusal) -> Status {
         Refusal::Quarantined { rig, .. } => (Code::FailedPrecondition, "RIG_QUARANTINED", rig.clone()),
         Refusal::LeaseOver(lease) => (Code::FailedPrecondition, "LEASE_ENDED", lease.to_string()),
         Refusal::LeaseWaits(lease) => (Code::FailedPrecondition, "LEASE_PENDING", lease.to_string()),
-        Refusal::LeaseOfRun(lease) => (Code::FailedPrecondition, "LEASE_OF_RUN", lease.to_string()),
+        Refusal::LeaseOfRun { lease, .. } | Refusal::OnlyForRun { lease, .. } => {
+            (Code::FailedPrecondition, "LEASE_OF_RUN", lease.to_string())
+        }
         Refusal::TooMany { .. } => (Code::ResourceExhausted, "TOO_MANY", String::new()),
         Refusal::TooLongQueue { rig, .. } => (Code::ResourceExhausted, "TOO_MANY_HOURS", rig.clone()),
         Refusal::TooLong { .. } => (Code::OutOfRange, "LEASE_TOO_LONG", String::new()),

@@ -330,9 +330,12 @@ impl Scheduler {
     }
 
     pub(super) fn end_lease_here(self: &Arc<Self>, id: &LeaseId, who: &str) -> Result<(), Refusal> {
-        self.decide(|state, now| match state.plan.lease(id) {
-            Some(lease) if lease.run.is_some() => Err(Refusal::LeaseOfRun(id.clone())),
-            _ => Ok(state.plan.end_lease(now, id, &format!("was ended by {who}"))),
+        self.decide(|state, now| {
+            let of_run = state.plan.lease(id).and_then(|lease| lease.run.clone());
+            match of_run {
+                Some(run) => Err(Refusal::LeaseOfRun { lease: id.clone(), run }),
+                None => Ok(state.plan.end_lease(now, id, &format!("was ended by {who}"))),
+            }
         })
     }
 

@@ -77,7 +77,11 @@ async fn once(rig: &RigConfig, state: &StateDirectory, execute: &Arc<dyn Execute
     match task.await {
         Ok(Ok(_)) => {}
         Ok(Err(error)) => tracing::error!(rig = rig.name, error, "the restore failed: the daemon tries again"),
-        Err(error) => tracing::error!(rig = rig.name, %error, "the daemon failed within the restore"),
+        Err(error) => tracing::error!(
+            rig = rig.name,
+            %error,
+            "the restore ended with an internal error of the daemon (please report it): the daemon tries again"
+        ),
     }
     // The next call reads in the journal whether the device is as it was found.
     Some(AGAIN_AFTER)

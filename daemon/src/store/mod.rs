@@ -80,7 +80,7 @@ pub enum StoreError {
     #[error("a run {0} exists already; ids must be new")]
     Exists(RunId),
     /// No run has this id.
-    #[error("there is no run {0}")]
+    #[error("there is no run {0}; `verbatim runs` lists the runs")]
     Unknown(RunId),
     /// The run is pinned, so it cannot be deleted.
     #[error("run {0} is pinned; `verbatim runs unpin` it first")]

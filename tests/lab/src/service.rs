@@ -22,7 +22,7 @@ use crate::{
 
 /// Script that replaces the machine's own system with Debian.
 const FIRST_SCRIPT: &str = include_str!("../guest/service.first");
-/// Script of the lab's service in Debian.
+/// Script of the systemd unit `lab.service` in Debian. It serves the lab's shell and runs the lab's command.
 const SYSTEM_SCRIPT: &str = include_str!("../guest/system.sh");
 /// Script that starts the machine's hardware in Debian.
 const HARDWARE_SCRIPT: &str = include_str!("../guest/hardware.sh");
@@ -89,7 +89,8 @@ impl ServiceLab {
             .or_else(|_| fs::copy(&archive, &to).map(drop))
             .context("putting Debian into the share")?;
         for package in packages {
-            let name = package.file_name().context("a package has a name")?;
+            let nameless = || format!("the package path {} has no file name", package.display());
+            let name = package.file_name().with_context(nameless)?;
             let content = fs::read(package).with_context(|| format!("reading {}", package.display()))?;
             share.write(&Path::new("debs").join(name).to_string_lossy(), content)?;
         }

@@ -74,7 +74,8 @@ pub enum SubnetManager {
 /// The parts of the lab.
 #[derive(Clone, Debug)]
 pub struct VibOptions {
-    /// Number of ports of the adapter, 1 to 16, each cabled to its own model. A lab with a switch has two ports.
+    /// Number of ports of the adapter, 1 to 16, each cabled to its own model. Ignored if there is a switch: the adapter
+    /// then has two ports, both cabled to the switch.
     pub ports: u8,
     /// Further arguments of `verbatimd model`, which describe the device at the far end.
     pub model: Vec<OsString>,

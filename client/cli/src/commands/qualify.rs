@@ -175,11 +175,16 @@ fn words(all: &[Qualification], chosen: bool) -> String {
 fn caught(all: &[Qualification], place: usize) -> String {
     let names: BTreeSet<_> = all.iter().flat_map(|of| &of.tests[place].catches).collect();
     if names.is_empty() {
-        return "    catches no defect of its statements: add a defect that it catches to the device model\n".into();
+        return "    catches no defect of its statements: add to the device model a defect that it catches\n".into();
     }
     let line = |name: &String| {
         let by = all.iter().filter(|of| of.tests[place].catches.contains(name));
-        let by: Vec<_> = by.map(|of| of.rules.name()).collect();
+        let by: Vec<_> = by
+            .map(|of| match of.rules {
+                Rules::Simulated => "simulation",
+                Rules::Hardware => "hardware",
+            })
+            .collect();
         let alone = if by.len() == all.len() {
             String::new()
         } else {

@@ -1,5 +1,5 @@
-//! The duration of each test in the last run on a rig. The files are in the user's cache, because their loss does no
-//! harm.
+//! The last known duration of each test on a rig. Each rig has one file in the user's cache, because the loss of the
+//! file does no harm.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{env, fs};
 
-/// Returns the directory of files on earlier runs: `NAME` in the user's cache.
+/// Returns the directory `verbatim/NAME` in the user's cache, for files that describe earlier runs.
 pub(crate) fn cache(name: &str) -> Option<PathBuf> {
     let absolute = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;

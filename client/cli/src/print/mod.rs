@@ -57,7 +57,7 @@ pub(crate) fn unless_closed(printed: anyhow::Result<()>) -> anyhow::Result<()> {
     printed.or_else(|error| if is_closed_pipe(&error) { Ok(()) } else { Err(error) })
 }
 
-/// Prints text of a command with verdicts on stdout, as [`text`] does. Ignores a closed pipe.
+/// Prints the text of a command that ends with the exit code of its verdicts. Unlike [`text`], ignores a closed pipe.
 pub(crate) fn text_of_run(words: &Text) -> anyhow::Result<()> {
     unless_closed(text(words))
 }

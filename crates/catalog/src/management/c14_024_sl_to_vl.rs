@@ -7,8 +7,8 @@
 //! absent attribute. A port without the capability but with more data VLs is not judged, because the public page does
 //! not cover this case. The test does not Set an absent table, because a table that cannot be read cannot be restored.
 //! If the original table has VLs that are not operational, the port may refuse or correct the table on a restore. The
-//! test then changes nothing, and the outcome is NOT_APPLICABLE. False alarm: another SM that writes the table during
-//! the test.
+//! test therefore first sets the original table, as a trial. If the port refuses or corrects it, the test sets no other
+//! table, and the outcome is NOT_APPLICABLE. False alarm: another SM that writes the table during the test.
 
 use verbatim_record::{Findings, Gap, Label, Trace};
 use verbatim_tester::{Need, Step, Stop, Stream, Test, Tester};

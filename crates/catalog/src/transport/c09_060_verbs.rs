@@ -123,8 +123,8 @@ fn procedure(t: &mut Tester<'_>, asking: Side) -> Step {
         ..ChannelOptions::default()
     };
     // Only a time-out recovers a lost packet. A DUT as requester has its timeout off, because its last request must
-    // stay outstanding. All tries together must last longer than one second, after which a host repeats a lost address
-    // query.
+    // stay outstanding. As requester, the tester's adapter tries a request for more than one second. If an ARP or
+    // neighbour query of the tester's host is lost, the host repeats it after one second.
     let timeout = if asking == Side::Tester {
         AckTimeout(16)
     } else {

@@ -32,8 +32,9 @@ const ATOMIC: Label<Frames> = Label::new("FetchAdd of the peer");
 const GAP: Label<Frames> = Label::new("WRITE of the peer behind one that is missing");
 const UNREADY: Label<Frames> = Label::new("SEND of the peer without a receive");
 const REFUSED: Label<Frames> = Label::new("WRITE of the peer with a wrong R_Key");
-/// Interval of the RNR NAK, about 10 us, and wait for the retry.
+/// RNR timer of the RNR NAK: 10 us.
 const TIMER: RnrTimer = RnrTimer::SHORTEST;
+/// Longest wait for the retry after the RNR NAK.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Name and value of a reserved field.

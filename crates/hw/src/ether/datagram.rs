@@ -71,7 +71,7 @@ impl DatagramPair {
     ///
     /// # Errors
     ///
-    /// [`EtherError::InUse`], [`EtherError::Path`].
+    /// [`EtherError::InUse`], [`EtherError::NotASocket`], [`EtherError::Path`].
     pub fn open(local: &Path, remote: &Path) -> Result<DatagramPair, EtherError> {
         let path = |path: &Path, seen| EtherError::Path {
             path: path.to_owned(),
@@ -86,7 +86,10 @@ impl DatagramPair {
         let empty = now();
         let socket = Bound::new(local, || UnixDatagram::bind(local)).map_err(|error| match error {
             BindError::InUse => EtherError::InUse { path: local.to_owned() },
-            BindError::NotASocket { .. } => path(local, io::Error::other("the path names a file that is not a socket")),
+            BindError::NotASocket { seen } => EtherError::NotASocket {
+                path: local.to_owned(),
+                seen,
+            },
             BindError::System(seen) => path(local, seen),
         })?;
         let pair = DatagramPair {

@@ -96,8 +96,21 @@ pub enum EtherError {
         /// The path.
         path: PathBuf,
     },
+    /// The path of a socket names another kind of file.
+    #[error("the socket path {} is {seen}, expected a socket or nothing: remove it or name another", path.display())]
+    NotASocket {
+        /// The path.
+        path: PathBuf,
+        /// The kind of the file.
+        seen: &'static str,
+    },
     /// A socket path that cannot be used.
-    #[error("the socket path {} cannot be used ({seen}): expected at most 107 bytes in a directory that exists and may be written", path.display())]
+    #[error(
+        "the socket path {} of {} bytes cannot be used ({seen}): expected 1 to 107 bytes, in a directory that exists \
+         and may be written",
+        path.display(),
+        path.as_os_str().len()
+    )]
     Path {
         /// The path.
         path: PathBuf,

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_violation_may_not_start_the_timer() {
+    fn lost_violation_leaves_timer_uncertain() {
         let mut lock = Lock::default();
         lock.violated(at(100), &Known::is(10), false);
         assert_eq!(lock.expired(at(1000)), Expired::Maybe);

@@ -133,14 +133,14 @@ impl QpTrace {
         qp.asks(Opcode::RC_WRITE_MIDDLE, 4, bytes(PMTU, 5));
         qp.asks(Opcode::RC_WRITE_LAST, 5, asking(bytes(10, 6)));
         qp.ack(5, 2);
-        // A READ and two atomics.
+        // A READ and an atomic.
         qp.asks(Opcode::RC_READ_REQUEST, 6, read_of(2 * PMTU + 10));
         qp.asks(Opcode::RC_FETCH_ADD, 9, asking(atomic()));
         qp.answers(Opcode::RC_READ_RESPONSE_FIRST, 6, Syndrome::ACK, 3, bytes(PMTU, 7));
         qp.answers(Opcode::RC_READ_RESPONSE_MIDDLE, 7, Syndrome::ACK, 3, bytes(PMTU, 8));
         qp.answers(Opcode::RC_READ_RESPONSE_LAST, 8, Syndrome::ACK, 3, bytes(10, 9));
         qp.answers(Opcode::RC_ATOMIC_ACKNOWLEDGE, 9, Syndrome::ACK, 4, result(5));
-        // A repeats the unanswered part of a READ, then an atomic. B responds to each request.
+        // End A repeats the unanswered part of a READ, then repeats an atomic. End B responds to each request.
         qp.asks(Opcode::RC_READ_REQUEST, 10, read_of(3 * PMTU));
         qp.answers(Opcode::RC_READ_RESPONSE_FIRST, 10, Syndrome::ACK, 5, bytes(PMTU, 7));
         qp.wait(10_000_000);

@@ -171,7 +171,7 @@ async fn revoked_certificate_ends_connections() {
         .await
         .err()
         .unwrap();
-    assert!(error.contains("ours is revoked"), "{error}");
+    assert!(error.contains("the client's certificate is revoked"), "{error}");
     let told = server.told.recv().await.unwrap();
     assert!(
         told.contains("(\"alice\") was not let in: its certificate is revoked"),
@@ -213,7 +213,7 @@ async fn altered_list_changes_nothing() {
     let error = server.gate.reload(&server.files).unwrap_err().to_string();
     assert!(error.contains("it was altered"), "{error}");
     let error = server.connect(directory.path(), "alice", "localhost").await.err();
-    assert!(error.unwrap().contains("ours is revoked"));
+    assert!(error.unwrap().contains("the client's certificate is revoked"));
     server.connect(directory.path(), "bob", "localhost").await.unwrap();
 }
 
@@ -234,7 +234,7 @@ async fn older_list_is_refused_also_after_a_restart() {
         "{error}"
     );
     let error = server.connect(directory.path(), "alice", "localhost").await.err();
-    assert!(error.unwrap().contains("ours is revoked"));
+    assert!(error.unwrap().contains("the client's certificate is revoked"));
     assert!(Gate::open_after(&server.files, &used).is_err());
     // The first list of a CA in a file is in force, so an older one beside the newest is refused too.
     fs::write(&path, [older, newer.clone()].concat()).unwrap();
@@ -265,7 +265,7 @@ async fn both_sides_explain_a_refusal() {
     let foreign = mixed("bob");
     let error = server.connect(foreign.path(), "bob", "localhost").await.err().unwrap();
     assert!(
-        error.contains("ours was not signed by the CA that the server was given as client_ca"),
+        error.contains("the client's certificate was not signed by the CA that the server has as client_ca"),
         "{error}"
     );
     let told = server.told.recv().await.unwrap();
@@ -291,10 +291,14 @@ async fn both_sides_explain_a_refusal() {
     for (client, theirs, log) in [
         (
             "old",
-            "ours has expired, by the server's clock",
+            "the client's certificate has expired, by the server's clock",
             "its certificate has expired",
         ),
-        ("server", "ours is not made for clients", "use a client's certificate"),
+        (
+            "server",
+            "the client's certificate is not made for clients",
+            "use a client's certificate",
+        ),
         (
             "",
             "name the certificate and the key of this side",

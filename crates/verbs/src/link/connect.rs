@@ -14,7 +14,7 @@ use super::address::{AgentAddress, AgentTls, Place};
 
 const WORDS: Words = Words {
     server: "an agent",
-    client_ca: "with --tls-client-ca",
+    client_ca: "from --tls-client-ca",
     named_by: "--agent",
 };
 

@@ -127,7 +127,10 @@ impl Plan {
     pub fn rig_of(&self, id: &LeaseId) -> Result<String, Refusal> {
         match self.leases.get(id) {
             Some(lease) if lease.ends.is_some() => Err(Refusal::LeaseOver(id.clone())),
-            Some(lease) if lease.run.is_some() => Err(Refusal::LeaseOfRun(id.clone())),
+            Some(Lease { run: Some(run), .. }) => Err(Refusal::OnlyForRun {
+                lease: id.clone(),
+                run: run.clone(),
+            }),
             Some(Lease { held: Some(held), .. }) => Ok(held.rig.clone()),
             Some(_) => Err(Refusal::LeaseWaits(id.clone())),
             None => Err(Refusal::LeaseOver(id.clone())),

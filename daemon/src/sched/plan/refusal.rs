@@ -49,9 +49,25 @@ pub enum Refusal {
     /// The lease has no rig yet.
     #[error("lease {0} has no rig yet; `verbatim leases` says why, `verbatim reserve --attach {0}` waits for it")]
     LeaseWaits(LeaseId),
-    /// The lease was made for a run.
-    #[error("lease {0} was made for a run, and ends with it; cancel the run instead")]
-    LeaseOfRun(LeaseId),
+    /// A lease that was made for a run cannot be ended.
+    #[error("lease {lease} was made for run {run}, and ends with it; cancel the run: verbatim runs cancel {run}")]
+    LeaseOfRun {
+        /// The lease.
+        lease: LeaseId,
+        /// The run.
+        run: RunId,
+    },
+    /// A lease that was made for a run cannot be renewed, and takes no other run.
+    #[error(
+        "lease {lease} was made for run {run}, and ends with it: it cannot be renewed, and takes no other run; reserve \
+         the rig instead (`verbatim reserve`)"
+    )]
+    OnlyForRun {
+        /// The lease.
+        lease: LeaseId,
+        /// The run.
+        run: RunId,
+    },
     /// The limit on leases and waiting runs is reached.
     #[error(
         "{whose} {most} leases and runs that have not ended, which is the limit; end or cancel some (`verbatim \

@@ -328,7 +328,11 @@ fn drained_rig_is_not_granted() {
 #[test]
 fn lease_of_a_run_takes_no_other_run() {
     let mut plan = busy();
-    assert_eq!(plan.submit(&lease_id(1), run(2)), Err(Refusal::LeaseOfRun(lease_id(1))));
+    let refused = Refusal::OnlyForRun {
+        lease: lease_id(1),
+        run: run(1),
+    };
+    assert_eq!(plan.submit(&lease_id(1), run(2)), Err(refused));
 }
 
 /// Returns the lease of a run of this class.

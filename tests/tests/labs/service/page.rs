@@ -64,7 +64,10 @@ fn an_expired_certificate_is_refused(lab: &ServiceLab, client: &Client) {
     assert!(client.says(alice).contains("virtual"));
     done(lab, "date --set '+2 days' && systemctl restart verbatimd");
     let refused = client.says(alice);
-    assert!(refused.contains("ours has expired, by the server's clock"), "{refused}");
+    assert!(
+        refused.contains("the client's certificate has expired, by the server's clock"),
+        "{refused}"
+    );
     let log = done(lab, "journalctl --no-pager --unit verbatimd.service");
     for words in [
         "its certificate has expired",

@@ -223,9 +223,18 @@ async fn watch(client: &Client, arguments: &WatchArguments) -> anyhow::Result<Ex
 }
 
 async fn cancel(client: &Client, run: &RunName) -> anyhow::Result<ExitCode> {
+    let before = client.get_run(run).await?;
     let run = client.cancel_run(run).await?;
-    if run.state() == RunState::Ended {
-        print::note(format_args!("{}: ended", run.name));
+    if before.state() == RunState::Ended {
+        print::note(format_args!(
+            "{}: had already ended ({}); nothing was cancelled",
+            run.name,
+            before.outcome()
+        ));
+    } else if run.state() == RunState::Ended && run.start_time.is_none() {
+        print::note(format_args!("{}: cancelled before it began", run.name));
+    } else if run.state() == RunState::Ended {
+        print::note(format_args!("{}: ended ({})", run.name, run.outcome()));
     } else {
         print::note(format_args!(
             "{0}: being cancelled; its device is restored first. `verbatim runs watch {0}` shows its end",

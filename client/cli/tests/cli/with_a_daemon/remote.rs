@@ -119,7 +119,7 @@ fn refused_client_and_daemon_log_name_the_reason() {
     let foreign = "--cert pki/foreign-alice.pem --key pki/foreign-alice-key.pem";
     let error = lab.refused(&format!("--server {} --ca pki/ca.pem {foreign}", lab.url));
     assert!(
-        error.contains("ours was not signed by the CA that the server was given as client_ca"),
+        error.contains("the client's certificate was not signed by the CA that the server has as client_ca"),
         "{error}"
     );
     lab.daemon.says("was not signed by the CA of the clients");
@@ -155,7 +155,7 @@ fn revoked_certificate_is_refused_without_restart() {
     assert!(revoked.stdout.contains("lists 1 certificate."), "{revoked:?}");
     lab.daemon.says("were read again");
     let error = lab.refused(&lab.client("alice"));
-    assert!(error.contains("ours is revoked"), "{error}");
+    assert!(error.contains("the client's certificate is revoked"), "{error}");
     lab.daemon
         .says("(\"alice\") was not let in: its certificate is revoked");
     assert_eq!(
@@ -170,7 +170,7 @@ fn revoked_certificate_is_refused_without_restart() {
     lab.daemon.says("stay as they were");
     lab.daemon.signal(Signal::SIGHUP);
     lab.daemon.says("SIGHUP");
-    assert!(lab.refused(&lab.client("alice")).contains("ours is revoked"));
+    assert!(lab.refused(&lab.client("alice")).contains("certificate is revoked"));
     assert_eq!(
         lab.place.verbatim(&format!("{} rigs", lab.client("client"))).code,
         Some(0)
@@ -178,7 +178,7 @@ fn revoked_certificate_is_refused_without_restart() {
     // An older list would accept alice again. The daemon refuses this list, also after a restart.
     fs::write(lab.place.path("pki/crl.pem"), first).unwrap();
     lab.daemon.says("older than one that was in use");
-    assert!(lab.refused(&lab.client("alice")).contains("ours is revoked"));
+    assert!(lab.refused(&lab.client("alice")).contains("certificate is revoked"));
     lab.daemon.signal(Signal::SIGTERM);
     lab.daemon.end();
     let refused = lab.place.start_daemon("--config verbatimd.toml").end();

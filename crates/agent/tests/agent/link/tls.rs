@@ -110,7 +110,10 @@ fn client_of_another_ca_is_refused() {
     let mut mixed = other.client();
     mixed.files.ca = pki.client().files.ca;
     let error = refused(&agent, Some(mixed));
-    assert!(error.contains("ours was not signed by the CA"), "{error}");
+    assert!(
+        error.contains("the client's certificate was not signed by the CA"),
+        "{error}"
+    );
     assert!(error.contains("--tls-client-ca"), "{error}");
     assert_eq!(agent.strings.taken_log(), [""; 0]);
 }
