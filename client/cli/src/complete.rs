@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Arg, Command};
-use verbatim_catalog::{TESTS, statements, typable};
+use verbatim_catalog::{Extent, TESTS, statements, typable};
 use verbatim_client::{Address, Client, Error};
 use verbatim_manual::{ArgValueCompleter, CompletionCandidate};
+use verbatim_rig::RigFile;
 use verbatim_text::{quoted, shown};
 
 use crate::commands::rigs;
@@ -82,8 +83,8 @@ pub(crate) fn rigs(word: &OsStr) -> Vec<CompletionCandidate> {
         return offered(word, rigs.into_iter().map(|rig| (bare(&rig.name).into(), rig.device)));
     }
     let file = rigs::load(given("--rig-file").map(PathBuf::from).as_ref());
-    let rigs = file.map(|file| file.rigs).unwrap_or_default();
-    offered(word, rigs.into_iter().map(|rig| (rig.name.clone(), rig.kind.device())))
+    let file = file.unwrap_or_else(|_| RigFile::built_in());
+    offered(word, file.all().map(|rig| (rig.name.clone(), rig.kind.device())))
 }
 
 pub(crate) fn tests(word: &OsStr) -> Vec<CompletionCandidate> {
@@ -96,8 +97,7 @@ pub(crate) fn tests(word: &OsStr) -> Vec<CompletionCandidate> {
     let statements = statements()
         .iter()
         .map(|statement| (typable(&statement.id).into_owned(), statement.title.clone()));
-    let selections =
-        ["quick", "standard", "full"].map(|name| (name.to_owned(), "tests selected by duration".to_owned()));
+    let selections = Extent::NAMES.map(|name| (name.to_owned(), "tests selected by duration".to_owned()));
     offered(word, tests.chain(aliases).chain(statements).chain(selections))
 }
 

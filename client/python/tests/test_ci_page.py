@@ -37,11 +37,13 @@ def test_the_job_uploads_junit_and_fails_with_the_device(script: str, tmp_path: 
     assert (tmp_path / "report.html").exists()
 
 
-def test_the_job_ends_although_its_rig_is_not_free(tmp_path: Path, daemon: str) -> None:
+def test_the_job_ends_and_says_why_although_its_rig_is_not_free(tmp_path: Path, daemon: str) -> None:
     verbatim = [binary("verbatim"), "--server", daemon, "rigs"]
     subprocess.run([*verbatim, "drain", "held", "--why", "new cable"], check=True, capture_output=True)
     try:
         script = shell_parts()[0].replace("10m", "1s")
-        assert job(script, tmp_path, daemon, "held") == 3 and not (tmp_path / "junit.xml").exists()
+        assert job(script, tmp_path, daemon, "held") == 3 and not (tmp_path / "bundle").exists()
+        errors = ElementTree.parse(tmp_path / "junit.xml").getroot().findall(".//testcase[@name='run']/error")
+        assert len(errors) == 1 and "new cable" in errors[0].get("message", "")
     finally:
         subprocess.run([*verbatim, "undrain", "held"], check=True, capture_output=True)

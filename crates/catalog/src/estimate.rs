@@ -6,6 +6,8 @@ use std::sync::LazyLock;
 
 use verbatim_tester::Test;
 
+use crate::chapters::TESTS;
+
 /// The duration in seconds of a test that `estimates.toml` does not list.
 const SHORT_S: u32 = 1;
 
@@ -19,12 +21,19 @@ const STANDARD_S: (u32, u32) = (60, 130);
 static LONGER_S: LazyLock<BTreeMap<String, u32>> =
     LazyLock::new(|| toml::from_str(include_str!("../estimates.toml")).expect("estimates.toml is checked by a test"));
 
-/// Returns the estimated duration of a test on a rig in real time. The kind of the rig makes no difference: nearly all
-/// the time is spent in waits. The specification and the default timeouts of a device determine their lengths. A
+/// Returns the estimated duration of a test on a rig in real time, of any kind that [can run](runs_on) the test. Nearly
+/// all the time is spent in waits. The specification and the default timeouts of a device determine their lengths. A
 /// virtual rig needs far less time, because its time is simulated.
 #[must_use]
 pub fn estimate(id: &str) -> Duration {
     Duration::from_secs(seconds(id).into())
+}
+
+/// Returns whether rigs of a kind can run a test.
+#[must_use]
+pub fn runs_on(id: &str, kind: &str) -> bool {
+    let test = TESTS.iter().find(|test| test.id == id);
+    test.is_some_and(|test| test.needs.iter().all(|need| need.kinds().contains(&kind)))
 }
 
 fn seconds(id: &str) -> u32 {
@@ -45,6 +54,9 @@ pub enum Extent {
 impl Extent {
     /// The name of the selection of a run without patterns on a rig in real time.
     pub const BY_DEFAULT: &'static str = "standard";
+
+    /// The names of the selections, the shortest first.
+    pub const NAMES: [&'static str; 3] = ["quick", Self::BY_DEFAULT, "full"];
 
     /// Returns the selection with this name.
     #[must_use]
@@ -73,12 +85,13 @@ impl Extent {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::TESTS;
 
     /// Returns the duration in seconds of those of these tests that a kind of rig can run.
     fn total_s<'a>(tests: impl Iterator<Item = &'a &'static Test>, kind: &str) -> u32 {
-        let can = |test: &&&Test| test.needs.iter().all(|need| need.kinds().contains(&kind));
-        tests.filter(can).map(|test| seconds(test.id)).sum()
+        tests
+            .filter(|test| runs_on(test.id, kind))
+            .map(|test| seconds(test.id))
+            .sum()
     }
 
     #[test]

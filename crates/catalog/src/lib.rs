@@ -30,7 +30,7 @@ pub mod deviations;
 pub mod link;
 
 pub use chapters::{TESTS, chapter};
-pub use estimate::{Extent, estimate};
+pub use estimate::{Extent, estimate, runs_on};
 pub use judging::{JudgeError, judge, judge_trace};
 pub use parameters::{WrongParameter, expected_of, wrong_parameters};
 pub use register::Register;

@@ -125,7 +125,7 @@ fn hint(pattern: &str) -> String {
     let has_public_form = pattern.contains('_');
     let aliases = TESTS.iter().flat_map(|test| test.aliases).copied();
     let names = ids.chain(aliases.filter(|_| has_public_form)).chain(statement_ids);
-    let near = nearest(pattern, names).map(|near| typable(near).into_owned());
+    let near = nearest(pattern, Extent::NAMES.into_iter().chain(names)).map(|near| typable(near).into_owned());
     near.or_else(|| nearest_word(pattern))
         .map_or_else(String::new, |near| format!(" (did you mean {near}?)"))
 }
@@ -169,6 +169,8 @@ mod tests {
     fn unknown_pattern_suggests_nearest_name() {
         let error = select(&["c14-016-get-protekt-2".into()]).unwrap_err().to_string();
         assert!(error.contains("did you mean c14-016-get-protect-2?"), "{error}");
+        let error = select(&["quik".into()]).unwrap_err().to_string();
+        assert!(error.contains("did you mean quick?"), "{error}");
         assert!(
             select(&["C99-1".into()])
                 .unwrap_err()

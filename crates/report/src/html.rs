@@ -80,8 +80,10 @@ struct StatementRow<'a> {
     title: &'static str,
     /// The outcome, or `None` if no test checked the statement.
     outcome: Option<Outcome>,
-    /// The tests of the statement, each with its outcome for the statement; `None` if the test made no check of it.
+    /// The tests that are not as demanded, each with its outcome for the statement.
     tests: Vec<(&'a str, Option<Outcome>)>,
+    /// The other tests of the statement; `None` if the test made no check of it.
+    others: Vec<(&'a str, Option<Outcome>)>,
 }
 
 struct TestPage<'a> {
@@ -139,7 +141,7 @@ fn facts(of: &Reported<'_>) -> Vec<(&'static str, String)> {
         ("Began", of.started()),
         ("Seed", run.seed.to_string()),
         ("Catalogue", run.catalogue.clone()),
-        ("Fingerprint", in_words(&run.fingerprint)),
+        ("Fingerprint", fingerprint_in_words(&run.fingerprint)),
         ("Evidence", of.seal.into()),
     ]
     .into_iter()
@@ -148,7 +150,8 @@ fn facts(of: &Reported<'_>) -> Vec<(&'static str, String)> {
 }
 
 /// Formats the members of a fingerprint, a JSON object. Returns any other text unchanged.
-fn in_words(fingerprint: &str) -> String {
+#[must_use]
+pub fn fingerprint_in_words(fingerprint: &str) -> String {
     let Ok(serde_json::Value::Object(members)) = serde_json::from_str(fingerprint) else {
         return fingerprint.into();
     };
@@ -183,12 +186,25 @@ const fn is_quiet(outcome: Outcome) -> bool {
     matches!(outcome, Outcome::Pass | Outcome::NotApplicable | Outcome::Skipped)
 }
 
+/// The most tests of a statement that the page lists at first, besides those that are not as demanded.
+const FEW: usize = 4;
+
 /// The most findings of a test, and the most lines of evidence of a finding, on the printed page.
 const MOST_ON_PAPER: usize = 4;
 
 impl StatementRow<'_> {
     fn is_quiet(&self) -> bool {
         self.outcome.is_none_or(is_quiet)
+    }
+
+    /// Counts the other tests by their outcome for the statement.
+    fn others_in_words(&self) -> String {
+        let same = self.others.chunk_by(|(_, one), (_, other)| one == other);
+        let words = same.map(|same| match same[0].1 {
+            Some(outcome) => format!("{} {}", same.len(), words(outcome, same.len())),
+            None => format!("{} not checked", same.len()),
+        });
+        words.collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -219,14 +235,20 @@ fn statements(verdicts: &[Verdict]) -> Vec<StatementRow<'_>> {
             tests.sort_by_key(|(_, outcome)| core::cmp::Reverse(*outcome));
             (id, tests)
         })
-        .map(|(id, tests)| StatementRow {
+        .map(|(id, tests)| {
+            let outcome = tests.iter().map(|(_, outcome)| *outcome).max().flatten();
+            let (others, tests) = tests.into_iter().partition(|(_, outcome)| outcome.is_none_or(is_quiet));
+            (id, outcome, tests, others)
+        })
+        .map(|(id, outcome, tests, others)| StatementRow {
             id,
             title: match title(id) {
                 "" => verbatim_catalog::statement(id).map_or("", |known| &known.about),
                 title => title,
             },
-            outcome: tests.iter().map(|(_, outcome)| *outcome).max().flatten(),
+            outcome,
             tests,
+            others,
         })
         .collect();
     rows.sort_by_key(|row| core::cmp::Reverse(row.outcome));

@@ -95,8 +95,12 @@ impl<'a> Reported<'a> {
         )
     }
 
-    /// Returns the command that repeats a test with the same seed and parameters.
+    /// Returns the command that repeats a test with the same seed and parameters. It is empty for a run
+    /// that did not begin, which has no id.
     pub(crate) fn again(&self, test: &str) -> String {
+        if self.run.id.is_empty() {
+            return String::new();
+        }
         let mut set = Vec::new();
         if let Some(begin) = self.record(test).and_then(|record| record.begin.as_ref()) {
             let known = verbatim_catalog::TESTS.iter().find(|known| known.id == test);

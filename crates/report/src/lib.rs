@@ -20,7 +20,7 @@ mod trend;
 pub use counted::{counted, plural};
 pub use digest::Digest;
 pub use explain::{Commands, Detail, Selected, explain, explain_verdict, list, list_without_findings, selected};
-pub use html::{html, linked};
+pub use html::{fingerprint_in_words, html, linked};
 pub use input::{Reported, again};
 pub use junit::junit;
 pub use markdown::markdown;

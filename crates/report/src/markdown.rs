@@ -52,7 +52,10 @@ pub fn markdown(of: &Reported<'_>) -> String {
             .text(&verdict.test)
             .own("\n\n");
         out.block(&explanation(verdict));
-        out.own("\nAgain: ").code(of.again(&verdict.test)).own("\n");
+        let again = of.again(&verdict.test);
+        if !again.is_empty() {
+            out.own("\nAgain: ").code(again).own("\n");
+        }
     }
     let observed = || {
         of.verdicts

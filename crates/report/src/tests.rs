@@ -451,6 +451,7 @@ fn words_of_a_bundle_forge_nothing_in_any_form() {
 fn stored_options_cannot_add_a_command_or_an_option() {
     let of = |rig: &str, options: &str, test: &str| {
         let run = RunInfo {
+            id: "01a2".into(),
             rig: rig.into(),
             rig_options: options.into(),
             ..RunInfo::default()
@@ -492,6 +493,7 @@ fn verdict_without_findings_is_explained() {
         ..Begin::default()
     });
     let run = RunInfo {
+        id: "01a2".into(),
         rig: "mine".into(),
         rig_options: "--rig-file '/tmp/my rigs.toml'".into(),
         ..RunInfo::default()

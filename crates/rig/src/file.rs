@@ -244,6 +244,12 @@ impl RigConfig {
         }
     }
 
+    /// Returns the needs that the rig fulfils, in the words of a test's needs.
+    #[must_use]
+    pub fn offers_in_words(&self) -> Vec<String> {
+        self.offers().iter().map(|need| need.about().to_owned()).collect()
+    }
+
     /// Returns the labels of the rig, and `kind=KIND`.
     pub fn all_labels(&self) -> impl Iterator<Item = String> {
         let kind = format!("kind={}", self.kind.name());
@@ -565,17 +571,37 @@ impl RigFile {
         }
     }
 
-    /// Returns the rig of that name. The rig [`BUILT_IN_PAIR`] is not listed, but exists unless the file has a rig with
-    /// this name.
+    /// Returns the rigs of the file, and the rig [`BUILT_IN_PAIR`] unless the file has a rig with this name.
+    pub fn all(&self) -> impl Iterator<Item = &RigConfig> + Clone {
+        static PAIR: LazyLock<RigConfig> = LazyLock::new(|| RigConfig::pair_of(VirtualConfig::default()));
+        let has_own = self.rigs.iter().any(|rig| rig.name == BUILT_IN_PAIR);
+        self.rigs.iter().chain((!has_own).then(|| &*PAIR))
+    }
+
+    /// Returns the rig of that name. A daemon has these rigs.
     ///
     /// # Errors
     /// [`UnknownRig`], with the names of the existing rigs.
     pub fn find(&self, name: &str) -> Result<&RigConfig, UnknownRig> {
-        static PAIR: LazyLock<RigConfig> = LazyLock::new(|| RigConfig::pair_of(VirtualConfig::default()));
-        let pair = (name == BUILT_IN_PAIR).then(|| &*PAIR);
-        let found = self.rigs.iter().find(|rig| rig.name == name).or(pair);
-        found.ok_or_else(|| {
-            let existing: Vec<_> = self.rigs.iter().map(|rig| rig.name.clone()).collect();
+        self.find_in(name, self.rigs.iter())
+    }
+
+    /// Returns the rig of that name, which may also be [`BUILT_IN_PAIR`].
+    ///
+    /// # Errors
+    /// As [`Self::find`].
+    pub fn find_any(&self, name: &str) -> Result<&RigConfig, UnknownRig> {
+        self.find_in(name, self.all())
+    }
+
+    fn find_in<'a>(
+        &self,
+        name: &str,
+        mut rigs: impl Iterator<Item = &'a RigConfig> + Clone,
+    ) -> Result<&'a RigConfig, UnknownRig> {
+        let all = rigs.clone();
+        rigs.find(|rig| rig.name == name).ok_or_else(|| {
+            let existing: Vec<_> = all.map(|rig| rig.name.clone()).collect();
             UnknownRig {
                 name: name.into(),
                 place: match &self.path {

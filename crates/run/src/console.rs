@@ -10,6 +10,8 @@ use verbatim_record::verbs::KernelReport;
 use verbatim_record::{Side, kernel_reports};
 use verbatim_rig::RigConfig;
 
+use crate::error::RunError;
+
 /// Most bytes of a console that are read after one test; the newest count.
 const MOST: u64 = 1 << 20;
 /// Most reports that a record keeps of one test.
@@ -29,15 +31,18 @@ impl Consoles {
     /// Opens the consoles that the rig file names. Their present content belongs to no test.
     ///
     /// # Errors
-    /// Returns the path and the error of a log that cannot be read.
-    pub(crate) fn of(rig: &RigConfig) -> Result<Self, (PathBuf, io::Error)> {
+    /// When a log cannot be read.
+    pub(crate) fn of(rig: &RigConfig) -> Result<Self, RunError> {
         let named = [(Side::Dut, &rig.consoles.dut), (Side::Tester, &rig.consoles.tester)];
         let mut consoles = Vec::new();
         for (side, path) in named {
             let Some(path) = path.clone() else { continue };
             match open(&path) {
                 Ok((_, read)) => consoles.push(Console { side, path, read }),
-                Err(error) => return Err((path, error)),
+                Err(source) => {
+                    let rig = rig.name.clone();
+                    return Err(RunError::Console { rig, path, source });
+                }
             }
         }
         Ok(Self(consoles))
@@ -54,6 +59,14 @@ impl Consoles {
         }
         all
     }
+}
+
+/// Checks that the consoles of a rig can be read.
+///
+/// # Errors
+/// When a log cannot be read.
+pub fn check_consoles(rig: &RigConfig) -> Result<(), RunError> {
+    Consoles::of(rig).map(|_| ())
 }
 
 /// Opens a log. Returns its length too. Does not wait for the other end of a pipe.
@@ -97,9 +110,7 @@ mod tests {
             dut: Some(path.clone()),
             tester: None,
         };
-        let mut consoles = Consoles::of(&rig)
-            .map_err(|(path, error)| format!("{}: {error}", path.display()))
-            .unwrap();
+        let mut consoles = Consoles::of(&rig).unwrap();
         assert!(consoles.reports().is_empty());
         let mut file = File::options().append(true).open(&path).unwrap();
         writeln!(file, "[2] WARNING: CPU: 0 PID: 1 at a.c:1 during+0x1/0x2").unwrap();

@@ -233,11 +233,7 @@ fn rest(
     let mut verdicts: Vec<Verdict> = Vec::new();
     let mut over: Option<(StopReason, String)> = None;
     let how_far = (matches!(journal, RunJournal::Memory(_)), spec.exit_first);
-    let mut consoles = Consoles::of(&request.rig).map_err(|(path, source)| RunError::Console {
-        rig: request.rig.name.clone(),
-        path,
-        source,
-    })?;
+    let mut consoles = Consoles::of(&request.rig)?;
     for (place, test) in tests.iter().copied().enumerate() {
         if place < done
             && let Some(bundle) = &mut bundle

@@ -32,6 +32,7 @@ mod sink;
 pub mod state;
 
 pub use command::command;
+pub use console::check_consoles;
 pub use device::{is_older, journal_owner, look, miss, prepare_locks};
 pub use error::RunError;
 pub use execute::{REPORT_SCHEMA, Report, Request, Resume, execute, execute_in, resume, worst};

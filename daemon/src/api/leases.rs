@@ -328,7 +328,7 @@ fn create(shared: &Shared, caller: &Caller, mut request: CreateLeaseRequest) -> 
         .collect();
     if fitting.is_empty() {
         let what = format!(
-            "expected labels that one rig has, seen {}; `verbatim rigs --json` shows the labels of each rig",
+            "expected labels that one rig has, seen {}; `verbatim rigs` shows the labels of each rig",
             request.labels.join(", ")
         );
         return Err(errors::invalid_field("labels", what));

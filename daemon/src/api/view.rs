@@ -98,6 +98,7 @@ pub(super) fn rig(of: &RigConfig, slot: Option<(RigSlotView, Option<Identity>)>,
         holder_name: holder.as_ref().map(Identity::in_words).unwrap_or_default(),
         holder: holder.map(|who| who.to_string()).unwrap_or_default(),
         labels: of.all_labels().collect(),
+        offers: of.offers_in_words(),
         host: String::new(),
         queue: view.queue.iter().map(|run| format!("runs/{run}")).collect(),
         pending_restore: pending

@@ -28,6 +28,7 @@ pub fn rig(of: &Rig) -> Value {
         "holder": of.holder,
         "holder_name": of.holder_name,
         "labels": of.labels,
+        "offers": of.offers,
         "host": of.host,
     })
 }

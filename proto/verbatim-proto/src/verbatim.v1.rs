@@ -1445,6 +1445,9 @@ pub struct Rig {
     /// Readable name of the holder, as in Run.owner_name.
     #[prost(string, tag = "14")]
     pub holder_name: ::prost::alloc::string::String,
+    /// The requirements of tests that the rig fulfils according to the rig file, in the words of Test.needs.
+    #[prost(string, repeated, tag = "15")]
+    pub offers: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 /// Requests a list of all rigs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

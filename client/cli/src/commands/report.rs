@@ -1,5 +1,6 @@
 //! `verbatim report`: reports on a run for people and for programs.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -103,10 +104,6 @@ impl Files {
 
     /// Writes the files of a run that has ended, from its record. Overwrites existing files.
     pub(crate) fn write_all(&self, record: &Path, known: &[Known], tolerates_known: bool) -> anyhow::Result<()> {
-        if !record.join("manifest.json").exists() {
-            print::note("verbatim: no report was written: the run left no complete record");
-            return Ok(());
-        }
         let kept = verbatim_run::read_bundle(record, Digest::of)?;
         let reported = Reported {
             run: &kept.report.run,
@@ -118,12 +115,49 @@ impl Files {
             tolerates_known,
             seal: &kept.seal,
         };
+        self.write_each(&reported)
+    }
+
+    /// Writes the files of a run that left no record, with one test case that has the reason. A CI server then shows the
+    /// reason, and not the absence of tests.
+    pub(crate) fn write_without_record(&self, spec: &v1::RunSpec, why: &(v1::Cause, String)) -> anyhow::Result<()> {
+        let mut verdict = v1::Verdict {
+            test: "run".into(),
+            reason: why.1.clone(),
+            ..v1::Verdict::default()
+        };
+        verdict.set_outcome(v1::Outcome::Error);
+        verdict.set_cause(why.0);
+        let run = v1::RunInfo {
+            rig: spec.rig.clone(),
+            seed: spec.seed,
+            catalogue: verbatim_catalog::VERSION.into(),
+            ..v1::RunInfo::default()
+        };
+        self.write_each(&Reported {
+            run: &run,
+            verdicts: &[verdict],
+            records: &[],
+            before: &[],
+            not_judged_anew: &BTreeMap::new(),
+            known: &[],
+            tolerates_known: false,
+            seal: "",
+        })
+    }
+
+    fn write_each(&self, reported: &Reported<'_>) -> anyhow::Result<()> {
         for (file, form) in self.wanted() {
-            write(file, &form(&reported))?;
+            write(file, &form(reported))?;
             print::note(format_args!("wrote {}", file.display()));
         }
         Ok(())
     }
+}
+
+/// Returns whether a directory has the whole record of a run.
+pub(crate) fn is_record(directory: &Path) -> bool {
+    directory.join("manifest.json").exists()
 }
 
 pub(crate) fn run(arguments: &Arguments, finder: Finder<'_>) -> anyhow::Result<ExitCode> {
@@ -231,10 +265,13 @@ fn directory_of(file: &Path) -> &Path {
     }
 }
 
-/// Writes a file atomically.
+/// Writes a file atomically. Writes into a device or a pipe, and does not replace it.
 fn write(file: &Path, text: &str) -> anyhow::Result<()> {
     let directory = directory_of(file);
     let written = || -> std::io::Result<()> {
+        if file.exists() && !file.is_file() {
+            return std::fs::write(file, text);
+        }
         // The default mode 0600 of a temporary file is too strict here. With 0666, the umask decides.
         let readable = std::fs::Permissions::from_mode(0o666);
         let mut part = tempfile::Builder::new()

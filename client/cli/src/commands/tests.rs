@@ -5,13 +5,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use serde::Serialize;
-use verbatim_catalog::TESTS;
 use verbatim_client::v1;
 use verbatim_tester::Test;
 
 use super::rigs;
 use crate::exit::Usage;
 use crate::print;
+use crate::print::document::bare;
+use crate::print::history::Expected;
 use crate::server::{self, Place};
 
 /// List the tests.
@@ -27,7 +28,7 @@ pub(crate) struct Arguments {
     /// and parameters
     #[arg(long)]
     long: bool,
-    /// Show which of the tests this rig of the rig file can run, and what it lacks for the others
+    /// Show which of the tests this rig can run, and what it lacks for the others
     #[arg(long, value_name = "NAME")]
     rig: Option<String>,
     /// The rig file (default: $VERBATIM_RIG_FILE, else /etc/verbatim/rigs.toml)
@@ -72,27 +73,26 @@ pub(crate) fn run(arguments: &Arguments, place: &Place) -> anyhow::Result<ExitCo
             .map(ours)
             .collect(),
     };
-    let missing = arguments.missing(&tests, place)?;
+    let rig = arguments.rig(place)?;
+    let expected = rig.as_ref().map(|rig| Expected::on(bare(&rig.name), &rig.kind));
+    let missing = |test: &v1::Test| rig.as_ref().and_then(|rig| missing(test, &rig.offers));
     if arguments.json {
-        let mut all: Vec<Listed<'_>> = tests.iter().map(listed).collect();
-        for (listed, missing) in all.iter_mut().zip(missing.iter().flatten()) {
-            listed.missing = Some(missing.clone());
-        }
+        let listed = |test| {
+            let missing = rig.is_some().then(|| missing(test));
+            listed(test, missing, expected.as_ref())
+        };
+        let all: Vec<Listed<'_>> = tests.iter().map(listed).collect();
         print::json(&serde_json::json!({ "tests": all }))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let Some(missing) = missing else {
-        print::text(&print::tables::tests(&tests, arguments.long, print::columns()))?;
-        return Ok(ExitCode::SUCCESS);
-    };
     let (mut here, mut others) = (Vec::new(), BTreeMap::<_, Vec<_>>::new());
-    for (test, missing) in tests.into_iter().zip(missing) {
-        match missing {
+    for test in tests {
+        match missing(&test) {
             None => here.push(test),
             Some(missing) => others.entry(missing).or_default().push(test.id),
         }
     }
-    let mut text = print::tables::tests(&here, arguments.long, print::columns());
+    let mut text = print::tables::tests(&here, arguments.long, print::columns(), expected.as_ref());
     for (missing, ids) in others {
         text.line("");
         text.line(format_args!("Not here, because {missing}:"));
@@ -103,27 +103,32 @@ pub(crate) fn run(arguments: &Arguments, place: &Place) -> anyhow::Result<ExitCo
 }
 
 impl Arguments {
-    /// Returns what the rig of `--rig` lacks for each test: `None` without `--rig`.
-    fn missing(&self, tests: &[v1::Test], place: &Place) -> anyhow::Result<Option<Vec<Option<String>>>> {
+    /// Returns the rig of `--rig`, in the form of a daemon: `None` without `--rig`.
+    fn rig(&self, place: &Place) -> anyhow::Result<Option<v1::Rig>> {
         let Some(name) = &self.rig else {
             return Ok(None);
         };
         if let Place::Server(address) = place {
-            return Err(Usage(format!(
-                "--rig cannot be used with the daemon at {}, which has its own rig file: add --server none and \
-                 --rig-file",
-                address.in_words()
-            ))
-            .into());
+            server::refuse_rig_file(self.rig_file.as_ref(), address)?;
+            let name = name.parse()?;
+            return server::at(address, |client| async move { Ok(Some(client.get_rig(&name).await?)) });
         }
         let file = rigs::load(self.rig_file.as_ref())?;
-        let offers = file.find(name).map_err(|error| Usage(error.to_string()))?.offers();
-        let missing = |test: &v1::Test| {
-            let known = TESTS.iter().find(|known| known.id == test.id)?;
-            known.missing(&offers)
-        };
-        Ok(Some(tests.iter().map(missing).collect()))
+        let rig = file.find_any(name).map_err(|error| Usage(error.to_string()))?;
+        Ok(Some(rigs::ours(rig)))
     }
+}
+
+/// Returns words for the needs of a test that a rig lacks, or `None` if it lacks none. `offers` has the needs that the
+/// rig fulfils.
+pub(crate) fn missing(test: &v1::Test, offers: &[String]) -> Option<String> {
+    let missing: Vec<&str> = test
+        .needs
+        .iter()
+        .filter(|need| !offers.contains(need))
+        .map(String::as_str)
+        .collect();
+    (!missing.is_empty()).then(|| format!("the rig does not offer {}", missing.join(", nor ")))
 }
 
 /// Returns a test of this program's own catalogue, in the form of a daemon.
@@ -151,12 +156,13 @@ pub(crate) fn ours(test: &'static Test) -> v1::Test {
     }
 }
 
-fn listed(test: &v1::Test) -> Listed<'_> {
+fn listed<'a>(test: &'a v1::Test, missing: Option<Option<String>>, on_rig: Option<&Expected>) -> Listed<'a> {
+    let lasts = on_rig.map_or_else(|| verbatim_catalog::estimate(&test.id), |on| on.of(&test.id));
     Listed {
         id: &test.id,
         aliases: &test.aliases,
         revision: test.revision,
-        estimate_s: verbatim_catalog::estimate(&test.id).as_secs(),
+        estimate_s: lasts.as_secs(),
         about: &test.about,
         reading: &test.reading,
         statements: &test.statements,
@@ -173,6 +179,6 @@ fn listed(test: &v1::Test) -> Listed<'_> {
                 default_when_simulated: parameter.default_value_when_simulated,
             })
             .collect(),
-        missing: None,
+        missing,
     }
 }

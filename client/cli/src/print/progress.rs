@@ -11,7 +11,7 @@ use verbatim_record::Restored;
 use verbatim_run::Event;
 use verbatim_text::{Text, shown};
 
-use super::history;
+use super::history::{self, Expected};
 use super::pace::{Pace, words};
 use crate::print;
 
@@ -41,8 +41,8 @@ pub(crate) struct Progress {
     begun: Instant,
     took: Vec<(Duration, String)>,
     pace: Arc<Mutex<Paced>>,
-    /// The rig whose history the run extends.
-    rig: Option<String>,
+    /// The rig and its kind, whose history the run extends.
+    rig: Option<(String, String)>,
     /// Ends the thread that watches the pace, when it is dropped.
     watched: Option<Sender<()>>,
 }
@@ -102,16 +102,10 @@ impl Progress {
         if kind == "virtual" {
             return; // The time of a virtual rig is simulated.
         }
-        let lasted = history::of(rig);
-        let expected = |id: &String| {
-            lasted
-                .get(id)
-                .copied()
-                .unwrap_or_else(|| verbatim_catalog::estimate(id))
-        };
-        let pace = Pace::of(tests.iter().map(|id| (id.clone(), expected(id))).collect());
+        let expected = Expected::on(rig, kind);
+        let pace = Pace::of(tests.iter().map(|id| (id.clone(), expected.of(id))).collect());
         let (whole, is_quiet) = (pace.whole(), self.lines == Lines::NotPassed);
-        self.rig = Some(rig.into());
+        self.rig = Some((rig.into(), kind.into()));
         locked(&self.pace).pace = pace;
         if whole >= LONG && !is_quiet {
             let tests = print::counted(tests.len() as u64, "test", "tests");
@@ -246,8 +240,8 @@ impl Progress {
     pub(crate) fn finish(&mut self) {
         self.watched = None;
         self.bar.finish_and_clear();
-        if let Some(rig) = self.rig.take() {
-            history::add(&rig, &self.took);
+        if let Some((rig, kind)) = self.rig.take() {
+            history::add(&rig, &kind, &self.took);
         }
     }
 }

@@ -1,13 +1,16 @@
 //! Tables of runs, rigs, leases and tests.
 
 use std::fmt::Display;
+use std::time::Duration;
 
 use chrono::{DateTime, Local, SecondsFormat, TimeZone};
 use verbatim_catalog::typable;
 use verbatim_client::v1;
 use verbatim_record::Restored;
+use verbatim_tester::KINDS;
 use verbatim_text::Text;
 
+use crate::print::history::Expected;
 use crate::print::{document, is_terminal};
 
 /// Formats a table of runs; the newest is the first.
@@ -22,11 +25,7 @@ pub(crate) fn runs(runs: &[v1::Run]) -> Text {
     for run in runs {
         let outcome = document::outcome(run.outcome()).map_or_else(|| "-".into(), |outcome| outcome.to_string());
         let spec = run.spec.clone().unwrap_or_default();
-        let what = if spec.patterns.is_empty() {
-            "all".into()
-        } else {
-            spec.patterns.join(" ")
-        };
+        let what = patterns(&spec.patterns);
         out.line(format_args!(
             "{:<26} {:<8} {outcome:<14} {:<16} {:<12} {:<20} {what}",
             run.name,
@@ -38,6 +37,18 @@ pub(crate) fn runs(runs: &[v1::Run]) -> Text {
     }
     out
 }
+
+/// Joins the patterns of a run. Of many, shows the first and the count of the others.
+fn patterns(of: &[String]) -> String {
+    match of {
+        [] => "all".into(),
+        [first, rest @ ..] if rest.len() > MOST_PATTERNS => format!("{first} and {} more", rest.len()),
+        few => few.join(" "),
+    }
+}
+
+/// The most patterns after the first that a table shows.
+const MOST_PATTERNS: usize = 4;
 
 /// Returns the readable name, or the identity if the daemon sends no name.
 fn name_or<'a>(words: &'a str, identity: &'a str) -> &'a str {
@@ -78,7 +89,7 @@ pub(crate) fn run_head(run: &v1::Run) -> Text {
     field("reason", run.reason.clone());
     let spec = run.spec.clone().unwrap_or_default();
     field("rig", spec.rig);
-    field("tests", spec.patterns.join(" "));
+    field("tests", patterns(&spec.patterns));
     let set: Vec<String> = spec
         .parameters
         .iter()
@@ -246,7 +257,8 @@ pub(crate) fn restored(rig: &str, areas: &[Restored]) -> Text {
 }
 
 /// Formats tests under headings of their chapters; `long` adds all details. Without `long`, lines are cut at `columns`.
-pub(crate) fn tests(tests: &[v1::Test], long: bool, columns: Option<usize>) -> Text {
+/// `on_rig` has the durations on one rig; `None` gives estimates for each kind of rig.
+pub(crate) fn tests(tests: &[v1::Test], long: bool, columns: Option<usize>, on_rig: Option<&Expected>) -> Text {
     let (mut out, mut heading) = (Text::new(), "");
     for test in tests {
         let chapter = verbatim_catalog::chapter(&test.id);
@@ -263,8 +275,11 @@ pub(crate) fn tests(tests: &[v1::Test], long: bool, columns: Option<usize>) -> T
             None => out.line(line),
         }
         if long {
-            let lasts = super::duration_words(verbatim_catalog::estimate(&test.id));
-            out.line(format_args!("    Lasts about {lasts} in real time"));
+            let lasts = on_rig.map_or_else(|| verbatim_catalog::estimate(&test.id), |on| on.of(&test.id));
+            out.line(format_args!(
+                "    Lasts about {} in real time",
+                super::duration_words(lasts)
+            ));
             out.line(format_args!("    Reading: {}", test.reading));
             if !test.aliases.is_empty() {
                 out.line(format_args!("    Public names: {}", test.aliases.join(", ")));
@@ -288,15 +303,45 @@ pub(crate) fn tests(tests: &[v1::Test], long: bool, columns: Option<usize>) -> T
         }
     }
     if long {
-        let whole = tests.iter().map(|test| verbatim_catalog::estimate(&test.id)).sum();
         let count = super::counted(tests.len() as u64, "test", "tests");
         out.line("");
-        out.line(format_args!(
-            "{count}, about {} in real time",
-            super::duration_words(whole)
-        ));
+        out.line(format_args!("{count}, {}", whole(tests, on_rig)));
     }
     out
+}
+
+/// Describes the duration of all tests: on one rig, or on each kind of rig that can run some of them in real time.
+fn whole(tests: &[v1::Test], on_rig: Option<&Expected>) -> String {
+    if let Some(expected) = on_rig {
+        let whole = tests.iter().map(|test| expected.of(&test.id)).sum();
+        return format!("about {} in real time on this rig", super::duration_words(whole));
+    }
+    let mut of_kinds: Vec<(Duration, Vec<&str>)> = Vec::new();
+    for kind in KINDS.into_iter().filter(|kind| *kind != "virtual") {
+        let can = |test: &&v1::Test| verbatim_catalog::runs_on(&test.id, kind);
+        let estimates = tests
+            .iter()
+            .filter(can)
+            .map(|test| verbatim_catalog::estimate(&test.id));
+        let whole: Duration = estimates.sum();
+        match of_kinds.iter_mut().find(|(other, _)| *other == whole) {
+            _ if whole.is_zero() => {}
+            Some((_, kinds)) => kinds.push(kind),
+            None => of_kinds.push((whole, vec![kind])),
+        }
+    }
+    let words = |(whole, kinds): &(Duration, Vec<&str>)| {
+        format!(
+            "about {} on rigs of kind {}",
+            super::duration_words(*whole),
+            kinds.join(" or ")
+        )
+    };
+    let words: Vec<String> = of_kinds.iter().map(words).collect();
+    match words.is_empty() {
+        true => "in simulated time only".into(),
+        false => format!("in real time {}", words.join(", ")),
+    }
 }
 
 #[cfg(test)]
@@ -330,14 +375,19 @@ mod tests {
             about: "A title that is longer than any line of a small terminal.".into(),
             ..v1::Test::default()
         };
-        let text = tests(&[test("c09-walk"), test("c09-rtr"), test("c14-walk")], false, Some(60));
+        let text = tests(
+            &[test("c09-walk"), test("c09-rtr"), test("c14-walk")],
+            false,
+            Some(60),
+            None,
+        );
         let headings: Vec<&str> = text.lines().filter(|line| line.starts_with("Chapter")).collect();
         assert_eq!(headings, ["Chapter 9 Transport layer", "Chapter 14 Subnet management"]);
         assert!(
             text.lines().all(|line| line.len() <= 60) && text.contains("A title"),
             "{text}"
         );
-        assert!(tests(&[test("c09-rtr")], false, None).contains("small terminal."));
+        assert!(tests(&[test("c09-rtr")], false, None, None).contains("small terminal."));
     }
 
     #[test]
@@ -347,7 +397,7 @@ mod tests {
             statements: vec!["C9-60".into(), "9.7.5.1.1 NAK handling".into()],
             ..v1::Test::default()
         };
-        let text = tests(&[test], true, None);
+        let text = tests(&[test], true, None, None);
         assert!(text.contains("\n    9.7.5.1.1-nak-handling: "), "{text}");
         assert!(!text.contains("9.7.5.1.1 NAK handling"), "{text}");
     }

@@ -88,7 +88,11 @@ function rigRow(rig) {
   for (const area of rig.pending_restore) state.push(span("to be restored: " + area, "note"));
   const name = rig.host ? `${bare(rig.name)} (${rig.host})` : bare(rig.name);
   const run = rig.current_run ? [link(rig.current_run)] : [];
-  return [named(name), cell(...state), cell(rig.device || rig.kind), cell(rig.holder_name), named(...run), cell(rig.queue.length ? String(rig.queue.length) : "")];
+  const device = cell(rig.device || rig.kind);
+  device.className = "device";
+  const labels = rig.labels.filter((label) => !label.startsWith("kind="));
+  if (labels.length) device.append(span("labels: " + labels.join(", "), "note"));
+  return [named(name), cell(...state), device, cell(rig.holder_name), named(...run), cell(rig.queue.length ? String(rig.queue.length) : "")];
 }
 
 function waits(lease) {

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use umad::Library;
 use verbatim_client::v1;
+use verbatim_report::fingerprint_in_words;
 use verbatim_rig::{RigConfig, RigKind};
 use verbatim_run::state::StateDirectory;
 use verbatim_text::Text;
@@ -86,14 +87,20 @@ pub(crate) fn run(arguments: &Arguments, place: impl FnOnce() -> anyhow::Result<
     let mut found = Vec::new();
     let mut wanted: Vec<RigConfig> = file.rigs.clone();
     if let Some(name) = &arguments.rig {
-        let config = file.find(name).map_err(|error| exit::Usage(error.to_string()))?.clone();
+        let config = file
+            .find_any(name)
+            .map_err(|error| exit::Usage(error.to_string()))?
+            .clone();
         verbatim_rig::env::enter(&config)?;
         found.extend(settings::of_rig(&this_host, &config));
         wanted = vec![config];
     } else {
         found.push(match &file.path {
             Some(path) => good("rig file", path.display().to_string()),
-            None => good("rig file", "none: only the built-in rig `virtual`".into()),
+            None => good(
+                "rig file",
+                "none: only the built-in rigs `virtual` and `virtual-ib`".into(),
+            ),
         });
         found.extend(host::look(Path::new("/"), file.path.as_deref(), &file.rigs));
         found.push(libibumad());
@@ -224,6 +231,9 @@ fn a_rig(config: &RigConfig) -> Vec<Found> {
             self::found(state, &format!("{}: {}", config.name, part.what), part.words)
         })
         .collect();
+    if let Err(error) = verbatim_run::check_consoles(config) {
+        found.push(bad(&format!("{}: console", config.name), error.to_string()));
+    }
     if found.iter().all(|found| found.usable) {
         found.extend(whole(config));
     }
@@ -244,7 +254,10 @@ fn whole(config: &RigConfig) -> Vec<Found> {
         _ => match opened(config) {
             Ok(open) => {
                 let mut found = who_else(&config.name, &open.fingerprint);
-                found.push(good(&what, format!("opens; {}", open.fingerprint)));
+                found.push(good(
+                    &what,
+                    format!("opens; {}", fingerprint_in_words(&open.fingerprint.to_string())),
+                ));
                 return found;
             }
             Err(error) => bad(&what, error.to_string()),

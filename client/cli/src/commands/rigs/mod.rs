@@ -186,7 +186,7 @@ fn restore_at(address: &Address, rig: &str, json: bool) -> anyhow::Result<ExitCo
 fn restore_inside(arguments: &Arguments, rig: &str) -> anyhow::Result<ExitCode> {
     let name: RigName = rig.parse()?;
     let file = load(arguments.rig_file.as_ref())?;
-    let config = file.find(name.id()).map_err(|error| Usage(error.to_string()))?;
+    let config = file.find_any(name.id()).map_err(|error| Usage(error.to_string()))?;
     verbatim_rig::env::enter(config).context("cannot start again with the rig's environment")?;
     let cancel = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
@@ -216,16 +216,9 @@ fn of_file(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let file = load(arguments.rig_file.as_ref())?;
     if arguments.json {
         let rigs: Vec<_> = file
-            .rigs
-            .iter()
+            .all()
             .map(|rig| {
-                let mut document = print::document::rig(&v1::Rig {
-                    name: format!("rigs/{}", rig.name),
-                    kind: rig.kind.name().into(),
-                    device: device(rig),
-                    labels: rig.all_labels().collect(),
-                    ..v1::Rig::default()
-                });
+                let mut document = print::document::rig(&ours(rig));
                 document["shared_subnet"] = rig.shared_subnet.into();
                 document["window"] = serde_json::json!(rig.window);
                 document
@@ -235,8 +228,7 @@ fn of_file(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let lines: Text = file
-        .rigs
-        .iter()
+        .all()
         .flat_map(|rig| {
             let head = format!("{:<20} {:<8} {}", rig.name, rig.kind.name(), device(rig));
             [Text::of(head), print::tables::labels(&rig.labels)]
@@ -244,9 +236,23 @@ fn of_file(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         .collect();
     print::text(&lines)?;
     if file.path.is_none() {
-        print::note("no rig file: only the built-in rig; name a file with --rig-file, or make /etc/verbatim/rigs.toml");
+        print::note(
+            "no rig file: only the built-in rigs; name a file with --rig-file, or make /etc/verbatim/rigs.toml",
+        );
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns a rig of a rig file, in the form of a daemon.
+pub(crate) fn ours(rig: &RigConfig) -> v1::Rig {
+    v1::Rig {
+        name: format!("rigs/{}", rig.name),
+        kind: rig.kind.name().into(),
+        device: device(rig),
+        labels: rig.all_labels().collect(),
+        offers: rig.offers_in_words(),
+        ..v1::Rig::default()
+    }
 }
 
 fn device(rig: &RigConfig) -> String {

@@ -1,9 +1,13 @@
 //! Selection of tests by an expression, and by the result of the last run.
 
-use verbatim_catalog::{mentions, nearest_word};
+use verbatim_catalog::{Extent, mentions, nearest_word};
 use verbatim_client::v1;
+use verbatim_text::quoted;
 
+use super::Arguments;
+use crate::commands::tests::missing;
 use crate::exit::Usage;
+use crate::print;
 
 /// An expression over the words of a test, such as `lease and not (walk or protect)`. A word matches if it occurs in
 /// the test's id, title, public name or statement, in any spelling.
@@ -117,13 +121,65 @@ impl Expression {
     }
 }
 
-/// Returns the ids of the tests that match the expression and are in `failed`. A filter that is None selects all
-/// tests.
-pub(crate) fn ids(
-    tests: &[v1::Test],
-    expression: Option<&Expression>,
+/// Returns the patterns of a run: those of `spec`, or else the ids of the chosen tests. `tests` are the tests of these
+/// patterns, `offers` the needs that the rig fulfils. Prints how many tests of a selection the rig cannot run.
+pub(super) fn patterns(
+    arguments: &Arguments,
+    spec: &v1::RunSpec,
+    tests: Vec<v1::Test>,
+    offers: &[String],
     failed: Option<&[String]>,
 ) -> Result<Vec<String>, Usage> {
+    let (here, others) = match is_selection(&spec.patterns) {
+        true => on_rig(tests, offers),
+        false => (tests, 0),
+    };
+    if others > 0 && !arguments.quiet && !arguments.json {
+        let left_out = print::counted(others as u64, "test", "tests");
+        print::note(format_args!(
+            "verbatim: {left_out} left out, because rig {} lacks something that they need; {} names it",
+            spec.rig,
+            arguments.lists_others(&spec.rig)
+        ));
+    }
+    match arguments.chooses() || others > 0 {
+        true => ids(&here, arguments.expression.as_ref(), failed),
+        false => Ok(spec.patterns.clone()),
+    }
+}
+
+/// Returns whether all patterns are selections by duration. Of these, a run has only the tests that its rig can run.
+pub(super) fn is_selection(patterns: &[String]) -> bool {
+    !patterns.is_empty() && patterns.iter().all(|pattern| Extent::named(pattern).is_some())
+}
+
+/// Returns the tests that a rig can run, and the count of the others. If the rig can run none, or its offers are
+/// unknown, returns all tests: their verdicts have the reason.
+fn on_rig(tests: Vec<v1::Test>, offers: &[String]) -> (Vec<v1::Test>, usize) {
+    let (here, others): (Vec<_>, Vec<_>) = tests.into_iter().partition(|test| missing(test, offers).is_none());
+    match here.is_empty() {
+        true => (others, 0),
+        false => (here, others.len()),
+    }
+}
+
+impl Arguments {
+    /// Returns the command that lists the tests that the rig cannot run.
+    fn lists_others(&self, rig: &str) -> String {
+        match (self.ad_hoc.name(), &self.rig_file) {
+            (Some(_), _) => "the pattern '*' in place of a selection".into(),
+            (None, Some(file)) => {
+                let file = quoted(&file.display().to_string());
+                format!("`verbatim tests --rig {rig} --rig-file {file}`")
+            }
+            (None, None) => format!("`verbatim tests --rig {rig}`"),
+        }
+    }
+}
+
+/// Returns the ids of the tests that match the expression and are in `failed`. A filter that is None selects all
+/// tests.
+fn ids(tests: &[v1::Test], expression: Option<&Expression>, failed: Option<&[String]>) -> Result<Vec<String>, Usage> {
     let wanted = |test: &&v1::Test| {
         expression.is_none_or(|expression| expression.matches(test))
             && failed.is_none_or(|failed| failed.contains(&test.id))
@@ -200,6 +256,23 @@ mod tests {
                 .contains("64 deep")
         );
         assert!("not ".repeat(100_000).parse::<Expression>().is_err());
+    }
+
+    #[test]
+    fn selection_leaves_out_tests_of_other_rigs() {
+        let needs = |id: &str, need: &str| v1::Test {
+            needs: vec![need.into()],
+            ..test(id, "C1-1")
+        };
+        let tests = || vec![needs("a", "MADs"), needs("b", "packets"), needs("c", "MADs")];
+        let here = |offers: &[&str]| {
+            let offers: Vec<String> = offers.iter().map(ToString::to_string).collect();
+            let (here, others) = on_rig(tests(), &offers);
+            (here.into_iter().map(|test| test.id).collect::<String>(), others)
+        };
+        assert_eq!(here(&["MADs"]), ("ac".into(), 1));
+        assert_eq!(here(&["MADs", "packets"]), ("abc".into(), 0));
+        assert_eq!(here(&["links"]), ("abc".into(), 0), "each verdict has the reason");
     }
 
     #[test]

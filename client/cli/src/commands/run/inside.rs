@@ -23,17 +23,18 @@ use crate::{exit, print};
 
 /// Returns the run's settings with the selected tests, and with the default seed of the rig.
 pub(super) fn chosen(arguments: &Arguments, mut spec: RunSpec) -> anyhow::Result<RunSpec> {
+    let file = rig_file(arguments)?;
+    // The run itself reports an unknown rig.
+    let mut offers = Vec::new();
+    if let Ok(rig) = file.find_any(&spec.rig) {
+        spec.seed = arguments.seed_on(rig.kind.name());
+        spec.patterns = arguments.patterns_on(rig.kind.name());
+        offers = rig.offers_in_words();
+    }
     let tests = verbatim_catalog::select(&spec.patterns).map_err(|error| Usage(error.to_string()))?;
-    if let Ok(rig) = rig_file(arguments)?.find(&spec.rig) {
-        let kind = rig.kind.name();
-        spec.seed = arguments.seed_on(kind);
-        spec.patterns = arguments.patterns_on(kind);
-    }
-    if arguments.chooses() {
-        let failed = arguments.failed.then(|| last::of(&spec.rig)).transpose()?;
-        let listed: Vec<_> = tests.iter().copied().map(tests::ours).collect();
-        spec.patterns = choice::ids(&listed, arguments.expression.as_ref(), failed.as_deref())?;
-    }
+    let failed = arguments.failed.then(|| last::of(&spec.rig)).transpose()?;
+    let listed = tests.into_iter().map(tests::ours).collect();
+    spec.patterns = choice::patterns(arguments, &spec, listed, &offers, failed.as_deref())?;
     Ok(spec)
 }
 
@@ -49,7 +50,7 @@ pub(super) fn run(
         return Err(Usage(format!("--set {}={}: {wrong}", wrong.name, wrong.value)).into());
     }
     let file = rig_file(arguments)?;
-    let config = file.find(&spec.rig).map_err(|error| Usage(error.to_string()))?;
+    let config = file.find_any(&spec.rig).map_err(|error| Usage(error.to_string()))?;
     let mut config = match arguments.ad_hoc.name() {
         Some(_) => config.clone(),
         None => config
@@ -95,6 +96,7 @@ pub(super) fn run(
         known,
         json,
         interrupted: cancel.load(Ordering::Relaxed),
+        ..Done::default()
     })
 }
 

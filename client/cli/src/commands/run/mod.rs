@@ -16,7 +16,7 @@ use std::time::Duration;
 use serde_json::Value;
 use verbatim_catalog::deviations::Known;
 use verbatim_catalog::{Extent, expected_of, select};
-use verbatim_client::v1::{RunSpec, Verdict};
+use verbatim_client::v1::{Cause, RunSpec, Verdict};
 use verbatim_rig::file::BUILT_IN;
 use verbatim_run::Report;
 
@@ -36,7 +36,8 @@ pub(crate) use remote::{Followed, follow, show_end};
 pub(crate) struct Arguments {
     /// Tests to run: ids, public names, statements such as C14-16, globs, or words such as rnr or m_key, which are
     /// looked for in ids, titles, public names and statements; or a selection by duration: `quick` (under two minutes),
-    /// `standard`, `full`. When none is given: `standard`, and on a virtual rig all tests
+    /// `standard`, `full`. When none is given: `standard`, and on a virtual rig all tests. A selection has only the
+    /// tests that the rig can run
     patterns: Vec<String>,
     /// Run only the tests that match this expression: words as above, with `and`, `or`, `not` and parentheses, as in
     /// `-k 'm_key and not walk'`
@@ -122,6 +123,7 @@ pub(crate) struct Arguments {
 }
 
 /// The result of a run.
+#[derive(Default)]
 struct Done {
     code: u8,
     verdicts: Vec<Verdict>,
@@ -131,6 +133,8 @@ struct Done {
     json: Option<Document>,
     /// Whether a signal ended the run. The run is then not repeated.
     interrupted: bool,
+    /// Why the run ended without a record, for reports.
+    why: (Cause, String),
 }
 
 /// The document that `--json` prints of a run.

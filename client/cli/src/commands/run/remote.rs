@@ -18,6 +18,7 @@ use verbatim_text::Text;
 
 use super::labelled::{self, Held};
 use super::{Arguments, Document, Done, choice, last};
+use crate::commands::report::is_record;
 use crate::commands::runs::artifacts;
 use crate::exit::Usage;
 use crate::print::progress::Progress;
@@ -28,10 +29,14 @@ const LEFT: u8 = 130;
 
 /// Returns the run's settings with the selected tests of the daemon, and with the default seed.
 pub(super) fn chosen(arguments: &Arguments, mut spec: v1::RunSpec, address: &Address) -> anyhow::Result<v1::RunSpec> {
-    let kind = kind(arguments, address);
+    server::refuse_rig_file(arguments.rig_file.as_ref(), address)?;
+    arguments.ad_hoc.refuse(address)?;
+    server::refuse_rig_keys(&arguments.rig_key, address)?;
+    server::refuse_deviations(&arguments.known.deviations, address)?;
+    let (kind, offers) = rig_of(arguments, address);
     spec.seed = arguments.seed_on(&kind);
     spec.patterns = arguments.patterns_on(&kind);
-    if !arguments.chooses() {
+    if !arguments.chooses() && !choice::is_selection(&spec.patterns) {
         return Ok(spec);
     }
     let (failed, patterns, rig) = (arguments.failed, spec.patterns.clone(), spec.rig.clone());
@@ -44,28 +49,27 @@ pub(super) fn chosen(arguments: &Arguments, mut spec: v1::RunSpec, address: &Add
         };
         Ok((tests, failed))
     })?;
-    spec.patterns = choice::ids(&tests, arguments.expression.as_ref(), failed.as_deref())?;
+    spec.patterns = choice::patterns(arguments, &spec, tests, &offers, failed.as_deref())?;
     Ok(spec)
 }
 
-/// Returns the kind of the run's rig: "any" if the daemon chooses the rig.
-fn kind(arguments: &Arguments, address: &Address) -> String {
-    if let Some(kind) = arguments.labels.iter().find_map(|label| label.strip_prefix("kind=")) {
-        return kind.into();
-    }
+/// Returns the kind of the run's rig, and the needs of tests that the rig fulfils. If the daemon chooses the rig, the
+/// kind may be "any", and the needs are unknown.
+fn rig_of(arguments: &Arguments, address: &Address) -> (String, Vec<String>) {
     if !arguments.labels.is_empty() {
-        return "any".into();
+        let kind = arguments.labels.iter().find_map(|label| label.strip_prefix("kind="));
+        return (kind.unwrap_or("any").into(), Vec::new());
     }
     let (lease, rig) = (arguments.lease.clone(), arguments.rig.clone());
-    let kind = server::at(address, |client| async move {
+    let rig = server::at(address, |client| async move {
         let rig = match lease {
             Some(lease) => client.get_lease(&lease.parse()?).await?.rig,
             None => rig,
         };
-        Ok(client.get_rig(&rig.parse()?).await?.kind)
+        Ok(client.get_rig(&rig.parse()?).await?)
     });
     // Ignore a problem with the lease or the rig here: the run itself reports it.
-    kind.unwrap_or_else(|_| "virtual".into())
+    rig.map_or_else(|_| ("virtual".into(), Vec::new()), |rig| (rig.kind, rig.offers))
 }
 
 /// Sets the tests of the run in the progress, which then shows their expected duration.
@@ -101,10 +105,6 @@ pub(super) fn run(
     record: Option<&Path>,
     address: &Address,
 ) -> anyhow::Result<Done> {
-    server::refuse_rig_file(arguments.rig_file.as_ref(), address)?;
-    arguments.ad_hoc.refuse(address)?;
-    server::refuse_rig_keys(&arguments.rig_key, address)?;
-    server::refuse_deviations(&arguments.known.deviations, address)?;
     // Check the directory before the run starts, so that the record of an ended run has a place.
     let record = record.map(new_directory).transpose()?;
     let lease: Option<LeaseName> = arguments.lease.as_deref().map(str::parse).transpose()?;
@@ -145,10 +145,9 @@ async fn carried_out(
     let &Arguments { detach, json, wait, .. } = arguments;
     let left = || Done {
         code: LEFT,
-        verdicts: Vec::new(),
-        known: Vec::new(),
-        json: None,
         interrupted: true,
+        why: (v1::Cause::Operator, "the user left before the run ended".into()),
+        ..Done::default()
     };
     let mut stop = Stop::listen()?;
     let mut progress = Progress::new(arguments.lines());
@@ -175,11 +174,8 @@ async fn carried_out(
             print::text(&Text::of(&name))?;
         }
         return Ok(Done {
-            code: 0,
-            verdicts: Vec::new(),
-            known: Vec::new(),
             json: document.map(Document::Value),
-            interrupted: false,
+            ..Done::default()
         });
     }
     // With `--no-wait`, a run that would have to wait ends at once, and its result has the reason.
@@ -195,10 +191,16 @@ async fn carried_out(
     };
     if let Some(directory) = &record {
         artifacts::download_all(&client, &name, directory).await?;
+        if !is_record(directory) {
+            // The run did not begin. If the empty directory cannot be removed, it does no harm.
+            let _ = std::fs::remove_dir(directory);
+        }
     }
     let (code, document) = end_of(
         &run,
-        record.as_deref().filter(|_| arguments.record.is_some()),
+        record
+            .as_deref()
+            .filter(|directory| arguments.record.is_some() && is_record(directory)),
         json,
         arguments.known.known,
         arguments.telling(),
@@ -208,6 +210,7 @@ async fn carried_out(
     }
     Ok(Done {
         code,
+        why: (run.cause(), run.reason.clone()),
         known: run.known_deviations.iter().cloned().map(Known::from).collect(),
         verdicts: run.verdicts,
         json: document.map(Document::Value),

@@ -6,12 +6,13 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use serde_json::json;
-use verbatim_client::v1::{Outcome, RunSpec, Verdict};
+use verbatim_client::v1::{Cause, Outcome, RunSpec, Verdict};
 use verbatim_run::{Signer, sign_bundle};
 use verbatim_text::Text;
 
 use super::{Arguments, Document, Done};
-use crate::print;
+use crate::commands::report::is_record;
+use crate::{exit, print};
 
 /// Executes one run; the path is the directory of its record.
 type Once<'a> = dyn FnMut(RunSpec, Option<&Path>) -> anyhow::Result<Done> + 'a;
@@ -21,7 +22,7 @@ fn signed(signer: Option<&Signer>, record: Option<&Path>) -> anyhow::Result<()> 
     let (Some(signer), Some(record)) = (signer, record) else {
         return Ok(());
     };
-    if record.join("manifest.json").exists() {
+    if is_record(record) {
         sign_bundle(record, signer, false)?;
     } else {
         print::note(format_args!(
@@ -43,10 +44,20 @@ pub(super) fn run(arguments: &Arguments, spec: RunSpec, once: &mut Once<'_>) -> 
         let temporary = (has_reports && record.is_none()).then(tempfile::tempdir).transpose();
         let temporary = temporary.context("cannot make a temporary directory for the record of the reports")?;
         let place = record.or_else(|| temporary.as_ref().map(|directory| directory.path().join("record")));
-        let done = once(spec, place.as_deref())?;
+        let done = match once(spec.clone(), place.as_deref()) {
+            Ok(done) => done,
+            Err(error) => {
+                if exit::of_error(&error) == exit::ERROR {
+                    let why = verbatim_text::in_words(&*error).to_string();
+                    arguments.reports.write_without_record(&spec, &(Cause::Rig, why))?;
+                }
+                return Err(error);
+            }
+        };
         signed(signer.as_ref(), place.as_deref())?;
         let written = match place.filter(|_| has_reports) {
-            Some(place) => arguments.reports.write_all(&place, &done.known, arguments.known.known),
+            Some(place) if is_record(&place) => arguments.reports.write_all(&place, &done.known, arguments.known.known),
+            Some(_) => arguments.reports.write_without_record(&spec, &done.why),
             None => Ok(()),
         };
         if let Some(json) = &done.json {

@@ -14,41 +14,41 @@ _sym_db = _symbol_database.Default()
 from verbatim_client._proto.verbatim.record.v1 import record_pb2 as verbatim_dot_record_dot_v1_dot_record__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15verbatim/v1/rig.proto\x12\x0bverbatim.v1\x1a\x1fverbatim/record/v1/record.proto\"\xfc\x01\n\x03Rig\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x0e\n\x06\x64\x65vice\x18\x03 \x01(\t\x12$\n\x05state\x18\x04 \x01(\x0e\x32\x15.verbatim.v1.RigState\x12\x14\n\x0cstate_reason\x18\x05 \x01(\t\x12\x13\n\x0b\x63urrent_run\x18\x06 \x01(\t\x12\r\n\x05queue\x18\x07 \x03(\t\x12\x17\n\x0fpending_restore\x18\x08 \x03(\t\x12\r\n\x05lease\x18\t \x01(\t\x12\x0e\n\x06holder\x18\n \x01(\t\x12\x0e\n\x06labels\x18\x0b \x03(\t\x12\x0c\n\x04host\x18\r \x01(\t\x12\x13\n\x0bholder_name\x18\x0e \x01(\t\"\x11\n\x0fListRigsRequest\"2\n\x10ListRigsResponse\x12\x1e\n\x04rigs\x18\x01 \x03(\x0b\x32\x10.verbatim.v1.Rig\"\x1d\n\rGetRigRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"/\n\x0eGetRigResponse\x12\x1d\n\x03rig\x18\x01 \x01(\x0b\x32\x10.verbatim.v1.Rig\"\x12\n\x10WatchRigsRequest\"3\n\x11WatchRigsResponse\x12\x1e\n\x04rigs\x18\x01 \x03(\x0b\x32\x10.verbatim.v1.Rig\"/\n\x0f\x44rainRigRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"1\n\x10\x44rainRigResponse\x12\x1d\n\x03rig\x18\x01 \x01(\x0b\x32\x10.verbatim.v1.Rig\"!\n\x11RestoreRigRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"`\n\x12RestoreRigResponse\x12\x1d\n\x03rig\x18\x01 \x01(\x0b\x32\x10.verbatim.v1.Rig\x12+\n\x05\x61reas\x18\x02 \x03(\x0b\x32\x1c.verbatim.record.v1.Restored\"\x13\n\x11ReloadRigsRequest\"V\n\x12ReloadRigsResponse\x12\r\n\x05\x61\x64\x64\x65\x64\x18\x01 \x03(\t\x12\x0f\n\x07\x63hanged\x18\x02 \x03(\t\x12\x0f\n\x07removed\x18\x03 \x03(\t\x12\x0f\n\x07leaving\x18\x04 \x03(\t*\x9b\x01\n\x08RigState\x12\x19\n\x15RIG_STATE_UNSPECIFIED\x10\x00\x12\x12\n\x0eRIG_STATE_IDLE\x10\x01\x12\x12\n\x0eRIG_STATE_BUSY\x10\x02\x12\x19\n\x15RIG_STATE_QUARANTINED\x10\x03\x12\x16\n\x12RIG_STATE_DRAINING\x10\x04\x12\x19\n\x15RIG_STATE_UNREACHABLE\x10\x05\x32\xcd\x03\n\nRigService\x12G\n\x08ListRigs\x12\x1c.verbatim.v1.ListRigsRequest\x1a\x1d.verbatim.v1.ListRigsResponse\x12\x41\n\x06GetRig\x12\x1a.verbatim.v1.GetRigRequest\x1a\x1b.verbatim.v1.GetRigResponse\x12L\n\tWatchRigs\x12\x1d.verbatim.v1.WatchRigsRequest\x1a\x1e.verbatim.v1.WatchRigsResponse0\x01\x12G\n\x08\x44rainRig\x12\x1c.verbatim.v1.DrainRigRequest\x1a\x1d.verbatim.v1.DrainRigResponse\x12M\n\nRestoreRig\x12\x1e.verbatim.v1.RestoreRigRequest\x1a\x1f.verbatim.v1.RestoreRigResponse\x12M\n\nReloadRigs\x12\x1e.verbatim.v1.ReloadRigsRequest\x1a\x1f.verbatim.v1.ReloadRigsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15verbatim/v1/rig.proto\x12\x0bverbatim.v1\x1a\x1fverbatim/record/v1/record.proto\"\x8c\x02\n\x03Rig\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x0e\n\x06\x64\x65vice\x18\x03 \x01(\t\x12$\n\x05state\x18\x04 \x01(\x0e\x32\x15.verbatim.v1.RigState\x12\x14\n\x0cstate_reason\x18\x05 \x01(\t\x12\x13\n\x0b\x63urrent_run\x18\x06 \x01(\t\x12\r\n\x05queue\x18\x07 \x03(\t\x12\x17\n\x0fpending_restore\x18\x08 \x03(\t\x12\r\n\x05lease\x18\t \x01(\t\x12\x0e\n\x06holder\x18\n \x01(\t\x12\x0e\n\x06labels\x18\x0b \x03(\t\x12\x0c\n\x04host\x18\r \x01(\t\x12\x13\n\x0bholder_name\x18\x0e \x01(\t\x12\x0e\n\x06offers\x18\x0f \x03(\t\"\x11\n\x0fListRigsRequest\"2\n\x10ListRigsResponse\x12\x1e\n\x04rigs\x18\x01 \x03(\x0b\x32\x10.verbatim.v1.Rig\"\x1d\n\rGetRigRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"/\n\x0eGetRigResponse\x12\x1d\n\x03rig\x18\x01 \x01(\x0b\x32\x10.verbatim.v1.Rig\"\x12\n\x10WatchRigsRequest\"3\n\x11WatchRigsResponse\x12\x1e\n\x04rigs\x18\x01 \x03(\x0b\x32\x10.verbatim.v1.Rig\"/\n\x0f\x44rainRigRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"1\n\x10\x44rainRigResponse\x12\x1d\n\x03rig\x18\x01 \x01(\x0b\x32\x10.verbatim.v1.Rig\"!\n\x11RestoreRigRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"`\n\x12RestoreRigResponse\x12\x1d\n\x03rig\x18\x01 \x01(\x0b\x32\x10.verbatim.v1.Rig\x12+\n\x05\x61reas\x18\x02 \x03(\x0b\x32\x1c.verbatim.record.v1.Restored\"\x13\n\x11ReloadRigsRequest\"V\n\x12ReloadRigsResponse\x12\r\n\x05\x61\x64\x64\x65\x64\x18\x01 \x03(\t\x12\x0f\n\x07\x63hanged\x18\x02 \x03(\t\x12\x0f\n\x07removed\x18\x03 \x03(\t\x12\x0f\n\x07leaving\x18\x04 \x03(\t*\x9b\x01\n\x08RigState\x12\x19\n\x15RIG_STATE_UNSPECIFIED\x10\x00\x12\x12\n\x0eRIG_STATE_IDLE\x10\x01\x12\x12\n\x0eRIG_STATE_BUSY\x10\x02\x12\x19\n\x15RIG_STATE_QUARANTINED\x10\x03\x12\x16\n\x12RIG_STATE_DRAINING\x10\x04\x12\x19\n\x15RIG_STATE_UNREACHABLE\x10\x05\x32\xcd\x03\n\nRigService\x12G\n\x08ListRigs\x12\x1c.verbatim.v1.ListRigsRequest\x1a\x1d.verbatim.v1.ListRigsResponse\x12\x41\n\x06GetRig\x12\x1a.verbatim.v1.GetRigRequest\x1a\x1b.verbatim.v1.GetRigResponse\x12L\n\tWatchRigs\x12\x1d.verbatim.v1.WatchRigsRequest\x1a\x1e.verbatim.v1.WatchRigsResponse0\x01\x12G\n\x08\x44rainRig\x12\x1c.verbatim.v1.DrainRigRequest\x1a\x1d.verbatim.v1.DrainRigResponse\x12M\n\nRestoreRig\x12\x1e.verbatim.v1.RestoreRigRequest\x1a\x1f.verbatim.v1.RestoreRigResponse\x12M\n\nReloadRigs\x12\x1e.verbatim.v1.ReloadRigsRequest\x1a\x1f.verbatim.v1.ReloadRigsResponseb\x06proto3')
 
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, globals())
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'verbatim.v1.rig_pb2', globals())
 if _descriptor._USE_C_DESCRIPTORS == False:
 
   DESCRIPTOR._options = None
-  _RIGSTATE._serialized_start=893
-  _RIGSTATE._serialized_end=1048
+  _RIGSTATE._serialized_start=909
+  _RIGSTATE._serialized_end=1064
   _RIG._serialized_start=72
-  _RIG._serialized_end=324
-  _LISTRIGSREQUEST._serialized_start=326
-  _LISTRIGSREQUEST._serialized_end=343
-  _LISTRIGSRESPONSE._serialized_start=345
-  _LISTRIGSRESPONSE._serialized_end=395
-  _GETRIGREQUEST._serialized_start=397
-  _GETRIGREQUEST._serialized_end=426
-  _GETRIGRESPONSE._serialized_start=428
-  _GETRIGRESPONSE._serialized_end=475
-  _WATCHRIGSREQUEST._serialized_start=477
-  _WATCHRIGSREQUEST._serialized_end=495
-  _WATCHRIGSRESPONSE._serialized_start=497
-  _WATCHRIGSRESPONSE._serialized_end=548
-  _DRAINRIGREQUEST._serialized_start=550
-  _DRAINRIGREQUEST._serialized_end=597
-  _DRAINRIGRESPONSE._serialized_start=599
-  _DRAINRIGRESPONSE._serialized_end=648
-  _RESTORERIGREQUEST._serialized_start=650
-  _RESTORERIGREQUEST._serialized_end=683
-  _RESTORERIGRESPONSE._serialized_start=685
-  _RESTORERIGRESPONSE._serialized_end=781
-  _RELOADRIGSREQUEST._serialized_start=783
-  _RELOADRIGSREQUEST._serialized_end=802
-  _RELOADRIGSRESPONSE._serialized_start=804
-  _RELOADRIGSRESPONSE._serialized_end=890
-  _RIGSERVICE._serialized_start=1051
-  _RIGSERVICE._serialized_end=1512
+  _RIG._serialized_end=340
+  _LISTRIGSREQUEST._serialized_start=342
+  _LISTRIGSREQUEST._serialized_end=359
+  _LISTRIGSRESPONSE._serialized_start=361
+  _LISTRIGSRESPONSE._serialized_end=411
+  _GETRIGREQUEST._serialized_start=413
+  _GETRIGREQUEST._serialized_end=442
+  _GETRIGRESPONSE._serialized_start=444
+  _GETRIGRESPONSE._serialized_end=491
+  _WATCHRIGSREQUEST._serialized_start=493
+  _WATCHRIGSREQUEST._serialized_end=511
+  _WATCHRIGSRESPONSE._serialized_start=513
+  _WATCHRIGSRESPONSE._serialized_end=564
+  _DRAINRIGREQUEST._serialized_start=566
+  _DRAINRIGREQUEST._serialized_end=613
+  _DRAINRIGRESPONSE._serialized_start=615
+  _DRAINRIGRESPONSE._serialized_end=664
+  _RESTORERIGREQUEST._serialized_start=666
+  _RESTORERIGREQUEST._serialized_end=699
+  _RESTORERIGRESPONSE._serialized_start=701
+  _RESTORERIGRESPONSE._serialized_end=797
+  _RELOADRIGSREQUEST._serialized_start=799
+  _RELOADRIGSREQUEST._serialized_end=818
+  _RELOADRIGSRESPONSE._serialized_start=820
+  _RELOADRIGSRESPONSE._serialized_end=906
+  _RIGSERVICE._serialized_start=1067
+  _RIGSERVICE._serialized_end=1528
 # @@protoc_insertion_point(module_scope)
