@@ -9,13 +9,14 @@ mod features;
 mod files;
 mod golden;
 mod kernel_arguments;
+mod matrix;
 mod new;
 mod quick;
 mod setup;
 mod supply;
 mod testing;
 
-use std::{ffi::OsString, process::ExitCode};
+use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 use verbatim_lab::{SubnetManager, VibOptions};
@@ -103,6 +104,8 @@ enum Task {
         #[command(subcommand)]
         device: Device,
     },
+    /// Run the tests of rxe on several kernels of Debian. Writes one page and one JSON document.
+    Matrix(matrix::Arguments),
     /// Run a long campaign. Without a name: list them.
     Campaign {
         /// The campaign's name.
@@ -140,6 +143,9 @@ enum Device {
         /// Run the command on Debian's kernel too, and print how the verdicts differ.
         #[arg(long, value_parser = ["stock"], conflicts_with = "bare")]
         baseline: Option<String>,
+        /// Write all frames of the data cable to this file, as pcap. With --bare, two other RDMA programs can be watched.
+        #[arg(long, value_name = "FILE", conflicts_with = "baseline")]
+        capture: Option<PathBuf>,
         /// The command, with `verbatim` and `verbatimd` on its PATH and a daemon that holds the rig `rxe`.
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         command: Vec<OsString>,
@@ -238,6 +244,7 @@ fn run(task: Task) -> anyhow::Result<u8> {
         }
         Task::New { kind } => new::begin(&kind)?,
         Task::CPrograms => println!("{}", verbatim_lab::build_c_programs()?.display()),
+        Task::Matrix(arguments) => matrix::run(&arguments)?,
         Task::Lab {
             device: Device::Ibsim { command },
         } => return verbatim_lab::run_in_ibsim(&command),
@@ -263,13 +270,14 @@ fn run(task: Task) -> anyhow::Result<u8> {
                     bare,
                     kernel,
                     baseline,
+                    capture,
                     command,
                 },
         } => {
             let kernel = kernel.into();
             return match baseline {
                 Some(_) => verbatim_lab::run_against_stock(&command, &kernel),
-                None => verbatim_lab::run_in_rxe(&command, bare, &kernel),
+                None => verbatim_lab::run_in_rxe(&command, bare, &kernel, capture.as_deref()),
             };
         }
         Task::Lab {

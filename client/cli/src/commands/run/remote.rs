@@ -199,7 +199,7 @@ async fn carried_out(
     let (code, document) = end_of(
         &run,
         record.as_deref().filter(|_| arguments.record.is_some()),
-        json,
+        json || arguments.reports.prints_ktap(),
         arguments.known.known,
         arguments.telling(),
     )?;

@@ -49,7 +49,7 @@ pub(super) fn run(arguments: &Arguments, spec: RunSpec, once: &mut Once<'_>) -> 
             Some(place) => arguments.reports.write_all(&place, &done.known, arguments.known.known),
             None => Ok(()),
         };
-        if let Some(json) = &done.json {
+        if let Some(json) = done.json.as_ref().filter(|_| arguments.json) {
             print::unless_closed(print::json(json))?;
         }
         written?;
