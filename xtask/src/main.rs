@@ -162,6 +162,8 @@ enum Device {
         /// Only the devices: no agent, no daemon, and nothing is built.
         #[arg(long)]
         bare: bool,
+        #[command(flatten)]
+        kernel: kernel_arguments::KernelArguments,
         /// The command; a program of this host is taken into the machine. The daemon holds the rig `rxe-verbs`.
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         command: Vec<OsString>,
@@ -195,6 +197,8 @@ enum Device {
         /// A defect of the device; may be repeated.
         #[arg(long)]
         defect: Vec<String>,
+        #[command(flatten)]
+        kernel: kernel_arguments::KernelArguments,
         /// The command; a program of this host is taken into the machine. The daemon holds the rig `vib`.
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         command: Vec<OsString>,
@@ -281,8 +285,8 @@ fn run(task: Task) -> anyhow::Result<u8> {
             };
         }
         Task::Lab {
-            device: Device::RxeVerbs { bare, command },
-        } => return verbatim_lab::run_in_rxe_verbs(&command, bare),
+            device: Device::RxeVerbs { bare, kernel, command },
+        } => return verbatim_lab::run_in_rxe_verbs(&command, bare, &kernel.into()),
         Task::Lab {
             device:
                 Device::Vib {
@@ -292,6 +296,7 @@ fn run(task: Task) -> anyhow::Result<u8> {
                     profile,
                     seed,
                     defect,
+                    kernel,
                     command,
                 },
         } => {
@@ -307,6 +312,7 @@ fn run(task: Task) -> anyhow::Result<u8> {
                 model: device.into_iter().chain(defects).map(OsString::from).collect(),
                 subnet_manager,
                 has_switch: switch,
+                kernel: kernel.into(),
                 ..VibOptions::default()
             };
             return verbatim_lab::run_in_vib(&command, &options);

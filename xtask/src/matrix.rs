@@ -44,6 +44,9 @@ pub(crate) struct Arguments {
     /// Tests to run, as for `verbatim run`; may be repeated.
     #[arg(long, value_name = "PATTERN", default_value = "c09-*")]
     tests: Vec<String>,
+    /// Set a parameter of the tests that have it, as for `verbatim run`; may be repeated.
+    #[arg(long, value_name = "NAME=VALUE")]
+    set: Vec<String>,
     /// The seed of the runs. One seed for all kernels, so that they get the same packets.
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -184,7 +187,14 @@ fn one(
                     code=$?; [ $code -le 3 ] && mv \"$place/part.json\" \"$place/report.json\"; exit $code";
         let words = ["sh", "-c", line, "sh"].map(OsString::from).into_iter();
         let words = words.chain([place.into(), "--seed".into(), arguments.seed.to_string().into()]);
-        let command: Vec<OsString> = words.chain(arguments.tests.iter().map(OsString::from)).collect();
+        let set = arguments
+            .set
+            .iter()
+            .flat_map(|set| [OsString::from("--set"), set.into()]);
+        let command: Vec<OsString> = words
+            .chain(set)
+            .chain(arguments.tests.iter().map(OsString::from))
+            .collect();
         let kernel = ChosenKernel {
             deb: Some(std::path::absolute(&deb)?),
             ..ChosenKernel::default()

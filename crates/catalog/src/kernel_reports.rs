@@ -46,7 +46,7 @@ pub(crate) fn with_kernel_reports(trace: &Trace, mut came: Came, findings: &mut 
 }
 
 /// The statement that the kernel of the DUT's host reports no error.
-const KERNEL: &str = "9.6 sound kernel";
+pub const KERNEL: &str = "9.6 sound kernel";
 
 #[cfg(test)]
 mod tests {

@@ -32,6 +32,7 @@ pub mod link;
 pub use chapters::{TESTS, chapter};
 pub use estimate::{Extent, estimate};
 pub use judging::{JudgeError, judge, judge_trace};
+pub use kernel_reports::KERNEL;
 pub use parameters::{WrongParameter, expected_of, wrong_parameters};
 pub use register::Register;
 pub use select::{SelectError, is_exact, select, select_or_all_errors};

@@ -609,17 +609,21 @@ fn behind_a_crash(case: &Case<'_>, whole: &Verdict, go: &mut Go<'_>) -> Vec<Stri
             notes.push(format!("behind the crash: rows {first} and on did not run"));
             break;
         };
-        last = verbatim_catalog::failed_rows(&verdict).last().copied();
-        let outcome = verdict.outcome();
+        // Only a report of the host's kernel is a crash. Other failed rows end nothing, so that all rows have run.
+        let rows = verbatim_catalog::failed_rows(&verdict);
+        last = rows.last().copied().filter(|_| verdict.fails(verbatim_catalog::KERNEL));
+        let reason = verdict.reason.split(" (with it: ").next().unwrap_or_default();
         notes.push(match last {
-            Some(row) => format!(
-                "behind the crash: row {row}: {outcome} {}; again, on the same rig: {} --set row={row}",
-                verdict.reason, verdict.test
-            ),
+            Some(row) => {
+                let fails = format!("row {row} fails: ");
+                let words = verdict.observations.iter().find_map(|of| of.text.strip_prefix(&fails));
+                let words = words.and_then(|words| words.split(';').next()).unwrap_or_default();
+                format!("behind the crash: row {row} crashes the host, too: {words} (--set row={row}): {reason}")
+            }
             None => format!(
                 "behind the crash: rows {first} and on, without the values that crashed the host (--set \
-                 without={without}): {outcome} {}",
-                verdict.reason
+                 without={without}): {} {reason}",
+                verdict.outcome()
             ),
         });
     }

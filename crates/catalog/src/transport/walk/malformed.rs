@@ -213,3 +213,79 @@ impl Malformed {
         frame
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use verbatim_wire::packet::{Network, Reth, Station, packet};
+
+    use super::*;
+
+    const SOUND: Malformed = Malformed {
+        packet: "WRITE",
+        length: 8,
+        opcode: None,
+        padding: None,
+        cut: "nothing",
+        headers: "once",
+        lengths: "right",
+        dma_len: "right",
+        address: "right",
+        tver: 0,
+        psn: "the expected PSN",
+        to: "the queue pair",
+        asks_for_ack: true,
+        has_right_icrc: true,
+        is_inside: false,
+        has_receive: true,
+    };
+
+    /// Returns the frame of a WRITE of 8 bytes.
+    fn write() -> Vec<u8> {
+        let station = Station {
+            mac: Default::default(),
+            ip: [10, 0, 0, 1].into(),
+            udp_port: 50_000,
+        };
+        let transport = Transport {
+            bth: Bth::default().with_opcode(Opcode::RC_WRITE_ONLY),
+            reth: Some(Reth::default().with_dma_len(8)),
+            payload: vec![1; 8],
+            ..Transport::default()
+        };
+        packet(&Network::roce_v2(&station, &station), &transport)
+    }
+
+    #[test]
+    fn breaks_only_what_the_row_names() {
+        let whole = write();
+        assert_eq!(SOUND.broken(whole.clone()), whole);
+        let of = |malformed: Malformed| malformed.broken(whole.clone());
+        let icrc_is_right = |frame: &[u8]| Packet::parse(Medium::Ethernet, frame).unwrap().icrc_is_right();
+        let missing = |frame: &[u8]| Packet::parse(Medium::Ethernet, frame).unwrap().missing_header();
+        let padded = of(Malformed {
+            padding: Some(3),
+            ..SOUND
+        });
+        assert_eq!(Packet::parse(Medium::Ethernet, &padded).unwrap().bth().pad_count(), 3);
+        assert!(icrc_is_right(&padded) && padded.len() == whole.len());
+        let cut = |cut: &'static str| of(Malformed { cut, ..SOUND });
+        let half = cut("within the extended headers");
+        assert!(icrc_is_right(&half) && missing(&half) == Some("RETH"));
+        assert!(!icrc_is_right(&cut("the ICRC")));
+        let twice = of(Malformed {
+            headers: "twice",
+            ..SOUND
+        });
+        assert!(icrc_is_right(&twice) && twice.len() == whole.len() + 16);
+        let long = of(Malformed {
+            lengths: "IP 4 more",
+            ..SOUND
+        });
+        assert!(Packet::parse(Medium::Ethernet, &long).is_err());
+        let wrong = of(Malformed {
+            has_right_icrc: false,
+            ..SOUND
+        });
+        assert!(!icrc_is_right(&wrong));
+    }
+}

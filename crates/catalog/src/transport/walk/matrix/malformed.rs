@@ -242,3 +242,22 @@ pub(super) fn connection(cells: &Cells<'_>) -> WalkConnection {
 pub(super) fn afterwards(cells: &Cells<'_>) -> WalkConnection {
     cells.connection(false, (&[], want(O::Send, 8)), super::parts::epilogue())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_value_breaks_rows_and_no_row_has_three() {
+        let rows = FAMILY.array(2).rows;
+        let all = rows.iter().map(|row| broken(&FAMILY, row));
+        assert!(all.clone().all(|mask| mask.count_ones() <= 2));
+        let values: usize = FAMILY
+            .factors
+            .iter()
+            .filter(|factor| BREAKS.contains(&factor.name))
+            .map(|of| of.values.len() - 1)
+            .sum();
+        assert_eq!(all.fold(0, |all, mask| all | mask), (1 << values) - 1);
+    }
+}

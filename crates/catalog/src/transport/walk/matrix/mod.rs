@@ -89,9 +89,6 @@ impl Matrix {
         let (rows, row, keep) = (parameter("rows") as usize, parameter("row"), parameter("keep"));
         if row > 0 {
             all.retain(|(number, _)| *number == row);
-        } else if parameter("first") > 1 {
-            let first = parameter("first");
-            all.retain(|(number, _)| *number >= first);
         } else if rows > 0 && rows < all.len() {
             for at in 0..rows {
                 let other = stream.between(at as u64, all.len() as u64 - 1) as usize;
@@ -99,7 +96,13 @@ impl Matrix {
             }
             all.truncate(rows);
         }
+        if parameter("first") > 1 {
+            let first = parameter("first");
+            all.retain(|(number, _)| *number >= first);
+        }
         if self.is_malformed() {
+            // In the order of their numbers, so that `first` is behind a crash.
+            all.sort_by_key(|(number, _)| *number);
             let without = parameter("without");
             all.retain(|(_, row)| malformed::broken(self.family, row) & without == 0);
         }
