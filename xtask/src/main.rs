@@ -9,13 +9,14 @@ mod features;
 mod files;
 mod golden;
 mod kernel_arguments;
+mod matrix;
 mod new;
 mod quick;
 mod setup;
 mod supply;
 mod testing;
 
-use std::{ffi::OsString, process::ExitCode};
+use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 use verbatim_lab::{SubnetManager, VibOptions};
@@ -103,6 +104,8 @@ enum Task {
         #[command(subcommand)]
         device: Device,
     },
+    /// Run the tests of rxe on several kernels of Debian. Writes one page and one JSON document.
+    Matrix(matrix::Arguments),
     /// Run a long campaign. Without a name: list them.
     Campaign {
         /// The campaign's name.
@@ -140,6 +143,9 @@ enum Device {
         /// Run the command on Debian's kernel too, and print how the verdicts differ.
         #[arg(long, value_parser = ["stock"], conflicts_with = "bare")]
         baseline: Option<String>,
+        /// Write all frames of the data cable to this file, as pcap. With --bare, two other RDMA programs can be watched.
+        #[arg(long, value_name = "FILE", conflicts_with = "baseline")]
+        capture: Option<PathBuf>,
         /// The command, with `verbatim` and `verbatimd` on its PATH and a daemon that holds the rig `rxe`.
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         command: Vec<OsString>,
@@ -156,6 +162,8 @@ enum Device {
         /// Only the devices: no agent, no daemon, and nothing is built.
         #[arg(long)]
         bare: bool,
+        #[command(flatten)]
+        kernel: kernel_arguments::KernelArguments,
         /// The command; a program of this host is taken into the machine. The daemon holds the rig `rxe-verbs`.
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         command: Vec<OsString>,
@@ -189,6 +197,8 @@ enum Device {
         /// A defect of the device; may be repeated.
         #[arg(long)]
         defect: Vec<String>,
+        #[command(flatten)]
+        kernel: kernel_arguments::KernelArguments,
         /// The command; a program of this host is taken into the machine. The daemon holds the rig `vib`.
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         command: Vec<OsString>,
@@ -238,6 +248,7 @@ fn run(task: Task) -> anyhow::Result<u8> {
         }
         Task::New { kind } => new::begin(&kind)?,
         Task::CPrograms => println!("{}", verbatim_lab::build_c_programs()?.display()),
+        Task::Matrix(arguments) => matrix::run(&arguments)?,
         Task::Lab {
             device: Device::Ibsim { command },
         } => return verbatim_lab::run_in_ibsim(&command),
@@ -263,18 +274,19 @@ fn run(task: Task) -> anyhow::Result<u8> {
                     bare,
                     kernel,
                     baseline,
+                    capture,
                     command,
                 },
         } => {
             let kernel = kernel.into();
             return match baseline {
                 Some(_) => verbatim_lab::run_against_stock(&command, &kernel),
-                None => verbatim_lab::run_in_rxe(&command, bare, &kernel),
+                None => verbatim_lab::run_in_rxe(&command, bare, &kernel, capture.as_deref()),
             };
         }
         Task::Lab {
-            device: Device::RxeVerbs { bare, command },
-        } => return verbatim_lab::run_in_rxe_verbs(&command, bare),
+            device: Device::RxeVerbs { bare, kernel, command },
+        } => return verbatim_lab::run_in_rxe_verbs(&command, bare, &kernel.into()),
         Task::Lab {
             device:
                 Device::Vib {
@@ -284,6 +296,7 @@ fn run(task: Task) -> anyhow::Result<u8> {
                     profile,
                     seed,
                     defect,
+                    kernel,
                     command,
                 },
         } => {
@@ -299,6 +312,7 @@ fn run(task: Task) -> anyhow::Result<u8> {
                 model: device.into_iter().chain(defects).map(OsString::from).collect(),
                 subnet_manager,
                 has_switch: switch,
+                kernel: kernel.into(),
                 ..VibOptions::default()
             };
             return verbatim_lab::run_in_vib(&command, &options);

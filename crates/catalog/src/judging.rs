@@ -3,7 +3,7 @@
 use verbatim_oracle as oracle;
 use verbatim_record::verbs::{Command, Reply};
 use verbatim_record::{
-    Cause, Check, Entry, Findings, Gap, Outcome, Passed, StopReason, TRIES, Trace, TraceError, VerbsDone, Verdict,
+    Cause, Check, Entry, Findings, Gap, Outcome, Passed, Side, StopReason, TRIES, Trace, TraceError, VerbsDone, Verdict,
 };
 use verbatim_tester::{ANOTHER_KEY, Need, Test};
 use verbatim_wire::Status;
@@ -75,8 +75,16 @@ fn of_trace(test: &Test, trace: &Trace) -> Verdict {
             .unwrap_or(came),
         None => judged(test, trace, &mut findings),
     };
-    let came = while_restoring(test, trace, with_reset(trace, came, &mut findings), &mut findings);
+    // A crash of the DUT's kernel explains its silence.
+    let came = match trace.kernel_reports.iter().any(|report| report.side == Side::Dut) {
+        true => came,
+        false => with_reset(trace, came, &mut findings),
+    };
+    let came = while_restoring(test, trace, came, &mut findings);
     let came = with_kernel_reports(trace, came, &mut findings);
+    if !trace.kernel_reports.is_empty() {
+        transport::tell_if_broken(trace, &mut findings);
+    }
     let (outcome, cause, reason) = with_restore(trace, came);
     let Findings {
         checks, observations, ..
@@ -188,7 +196,9 @@ fn judged(test: &Test, trace: &Trace, findings: &mut Findings<'_>) -> Came {
     let gap = (test.judge)(trace, findings).err().map(|gap| why_missing(trace, gap));
     // The rules of the oracle apply to all packets of the device, in every test.
     oracle::judge(trace, findings, test.statements);
-    transport::tell_if_broken(trace, findings);
+    if trace.kernel_reports.is_empty() {
+        transport::tell_if_broken(trace, findings);
+    }
     if test.is_of_management() {
         oracle::management::judge(is_alone(test), trace, findings);
     }

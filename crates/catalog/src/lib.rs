@@ -32,11 +32,12 @@ pub mod link;
 pub use chapters::{TESTS, chapter};
 pub use estimate::{Extent, estimate, runs_on};
 pub use judging::{JudgeError, judge, judge_trace};
+pub use kernel_reports::KERNEL;
 pub use parameters::{WrongParameter, expected_of, wrong_parameters};
 pub use register::Register;
 pub use select::{SelectError, is_exact, select, select_or_all_errors};
 pub use statements::{Statement, canonical, statement, statements, typable};
-pub use transport::{Rows, failed_rows, rows};
+pub use transport::{Rows, crashes_by, failed_rows, rows};
 pub use words::{has_word, mentions, nearest_word};
 
 /// The version of the catalogue, stored in every record.

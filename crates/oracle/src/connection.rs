@@ -280,6 +280,10 @@ impl Connection {
                 if window.cursor == Some(parsed.psn) {
                     window.cursor = Some(parsed.psn.next());
                 }
+                // The responder may read the PSN of a packet whose other headers are incomplete.
+                if parsed.packet.icrc_is_right() && matches!(place, Place::Ahead(_) | Place::Far) {
+                    window.strayed(parsed.psn);
+                }
                 return;
             }
             Place::Beginning | Place::Next => window.push(parsed, false, acknowledged),

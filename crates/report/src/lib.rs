@@ -1,4 +1,4 @@
-//! Renders a run for people and machines: [`html`], [`markdown`], [`junit`], [`tap`], and [`explain`] for a finding
+//! Renders a run for people and machines: [`html`], [`markdown`], [`junit`], [`tap`], [`ktap`], and [`explain`] for a finding
 //! with its packets.
 //!
 //! Each form renders the same input, a [`Reported`]: the run, its verdicts and the digests of their records. No form
@@ -24,7 +24,7 @@ pub use html::{fingerprint_in_words, html, linked};
 pub use input::{Reported, again};
 pub use junit::junit;
 pub use markdown::markdown;
-pub use tap::tap;
+pub use tap::{ktap, tap};
 pub use trend::{Past, version};
 
 #[cfg(test)]

@@ -51,6 +51,37 @@ fn point(of: &Reported<'_>, number: usize, verdict: &Verdict, is_tolerated: bool
     )
 }
 
+/// Renders a run as KTAP, version 1, for the kernel's kselftest and kunit.py: the plan first, then one result per test.
+/// Lines of explanation come before the result that they explain.
+///
+/// FAIL, INCONCLUSIVE and ERROR become `not ok`. NOT_APPLICABLE and SKIPPED become `ok … # SKIP` with the reason. If
+/// known deviations are tolerated and explain all findings of a test, the test becomes `ok … # XFAIL`.
+#[must_use]
+pub fn ktap(of: &Reported<'_>) -> String {
+    let mut out = format!("KTAP version 1\n1..{}\n", of.verdicts.len());
+    for (number, verdict) in (1..).zip(of.verdicts) {
+        let (outcome, test) = (verdict.outcome(), line(&verdict.test).replace('#', ""));
+        let reason = line(&verdict.reason);
+        let result = match outcome {
+            Outcome::Pass => format!("ok {number} {test}"),
+            Outcome::NotApplicable | Outcome::Skipped | Outcome::Unspecified => {
+                format!("ok {number} {test} # SKIP {outcome}: {reason}")
+            }
+            Outcome::Fail | Outcome::Inconclusive | Outcome::Error => {
+                out.extend(explanation(verdict).lines().map(|text| format!("# {}\n", line(text))));
+                out.push_str(&format!("# again: {}\n", line(&of.again(&verdict.test))));
+                match of.is_tolerated(&verdict.test) {
+                    true => format!("ok {number} {test} # XFAIL known deviation"),
+                    false => format!("not ok {number} {test} # {outcome}"),
+                }
+            }
+        };
+        out.push_str(&result);
+        out.push('\n');
+    }
+    out
+}
+
 /// Formats text as a single-quoted YAML scalar.
 fn yaml(text: &str) -> String {
     format!("'{}'", line(text).replace('\'', "''"))

@@ -8,7 +8,9 @@ use verbatim_record::{Begin, Cause, Entry, Frame, Outcome, Role, Span, StopReaso
 use verbatim_record_proto::v1::{Check, CheckResult, Observation, RunInfo};
 
 use crate::ladder::Shown;
-use crate::{Commands, Detail, Digest, Reported, Selected, explain, explain_verdict, html, junit, list, markdown, tap};
+use crate::{
+    Commands, Detail, Digest, Reported, Selected, explain, explain_verdict, html, junit, ktap, list, markdown, tap,
+};
 
 fn verdict(test: &str, outcome: Outcome, reason: &str) -> Verdict {
     Verdict {
@@ -220,6 +222,23 @@ fn tap_marks_only_passes_and_skips_ok() {
         assert_eq!(point.starts_with("ok"), is_ok, "{point}");
         assert_eq!(point.contains("# SKIP"), number >= 4, "{point}");
     }
+}
+
+#[test]
+fn ktap_has_its_plan_first_and_one_result_per_test() {
+    let text = with("a #reason", ktap);
+    assert!(text.starts_with("KTAP version 1\n1..6\n"), "{text}");
+    let results: Vec<&str> = text
+        .lines()
+        .filter(|line| line.starts_with("ok ") || line.starts_with("not ok "))
+        .collect();
+    assert_eq!(results.len(), 6, "{text}");
+    for (number, result) in results.iter().enumerate() {
+        assert_eq!(result.starts_with("ok"), matches!(number, 0 | 4 | 5), "{result}");
+        assert_eq!(result.contains("# SKIP"), number >= 4, "{result}");
+    }
+    let others = text.lines().skip(2).filter(|line| !results.contains(line));
+    assert!(others.into_iter().all(|line| line.starts_with("# ")), "{text}");
 }
 
 #[test]

@@ -21,6 +21,7 @@
 //! assign_lid = 5            # LID to give the device for each test, if no subnet manager assigns one
 //! write_counters = true     # umad, model: tests may write the device's counters, which cannot be restored exactly
 //! # reset = ["./power", "cycle"] # any kind but virtual: runs between tests and when the device stops responding
+//! # reset_when = "silent"   # "always" (between tests), or "silent": only when the device stops responding
 //! # reset_within = 60       # time limit of the reset, in seconds
 //! # dut_console = "dut.log" # console of the host whose kernel is the DUT
 //! # tester_console = "tester.log" # console of the tester's host
@@ -67,6 +68,7 @@
 //! agent_key = "client-key.pem"
 //! # agent_name = "dut-host" # the name in the agent's certificate, if it differs from the address
 //! # dut_device = "rxe0"     # refuse an agent that offers no such device
+//! may_crash = true          # tests may crash the DUT's host
 //!
 //! [[rig]]
 //! name = "pair"
@@ -162,6 +164,8 @@ pub struct RigConfig {
     /// Whether tests may write the DUT's counters. Counter values cannot be restored exactly. Tests may always write
     /// the counters of a virtual device.
     pub write_counters: bool,
+    /// Whether tests may crash the DUT's host. Tests may always crash a virtual device.
+    pub may_crash: bool,
     /// Environment variables that the process must start with.
     pub env: BTreeMap<String, String>,
     /// Labels by which a reservation selects the rig, in addition to its name.
@@ -231,7 +235,14 @@ impl RigConfig {
                 } else {
                     Need::Packets
                 };
-                let others = [Need::AnyLid, Need::Link, Need::SecondPort, link, Need::Verbs];
+                let others = [
+                    Need::AnyLid,
+                    Need::Link,
+                    Need::SecondPort,
+                    link,
+                    Need::Verbs,
+                    Need::Crash,
+                ];
                 mads().chain(others).collect()
             }
             RigKind::Umad { verbs, .. } => {
@@ -239,6 +250,7 @@ impl RigConfig {
                 mads().chain([Need::AnyLid]).chain(verbs).collect()
             }
             RigKind::Model { .. } => mads().collect(),
+            RigKind::Packet(_) if self.may_crash => vec![Need::Packets, Need::Crash],
             RigKind::Packet(_) => vec![Need::Packets],
             RigKind::Verbs(_) => vec![Need::Verbs],
         }
@@ -269,6 +281,7 @@ impl RigConfig {
             subnet_timeout: None,
             assign_lid: None,
             write_counters: false,
+            may_crash: false,
             env: BTreeMap::new(),
             labels: Vec::new(),
             slow: Slowness::default(),

@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use verbatim_catalog::deviations::Known;
 use verbatim_catalog::{JudgeError, Register, VERSION, judge, judge_trace, select};
-use verbatim_record::{BundleWriter, Entry, Note, Sink, Span, StopReason, Stopped, Time, Tracing};
+use verbatim_record::{BundleWriter, Entry, Note, Reset, Side, Sink, Span, StopReason, Stopped, Time, Tracing};
 use verbatim_record_proto::v1::run_event::Event;
 use verbatim_record_proto::v1::{Cause, Outcome, RunInfo, RunSpec, TestEnded, TestStarted, Verdict};
 use verbatim_tester::{Case, Journal, MemoryJournal, Ran, Rig, RigInfo, run};
@@ -25,7 +25,8 @@ use crate::reset;
 use crate::shrink::{self, Try};
 use crate::sink::RunSink;
 use crate::state::StateDirectory;
-use verbatim_rig::{OpenRig, RigConfig, RigKind, Session, VirtualConfig};
+use verbatim_rig::{OpenRig, ResetConfig, RigConfig, RigKind, Session, VirtualConfig};
+use verbatim_wire::MKey;
 
 /// The settings of a run.
 #[derive(Clone, Debug)]
@@ -359,13 +360,22 @@ fn one_test(
         Time(0)
     } else {
         let now = perform(open, &mut sink, journal.get(), case);
+        let mut has_crashed = false;
         for report in consoles.reports() {
+            has_crashed |= report.side == Side::Dut;
             sink.put(Entry::KernelReport(report));
         }
-        if request.shrinks && shrink::is_walk(case.test) {
-            shorten(open, &mut sink, journal.get(), (case, &request.cancel, now))?;
+        let is_walk = request.shrinks && shrink::is_walk(case.test);
+        // A walk is repeated, which needs a device that responds.
+        if is_walk && has_crashed {
+            after = reset_after(open, &mut sink, journal, (request, is_last))?;
         }
-        after = reset_after(open, &mut sink, journal, (request, is_last))?;
+        if is_walk && !matches!(after, After::Over(_)) {
+            shorten(open, &mut sink, journal, (case, request, now, has_crashed), consoles)?;
+        }
+        if matches!(after, After::AsItWas) {
+            after = reset_after(open, &mut sink, journal, (request, is_last))?;
+        }
         now
     };
     let RunSink { tracing, file, .. } = sink;
@@ -421,9 +431,23 @@ fn reset_after(
     let silent = reset::found(rig.as_mut(), &open.info, &keys);
     // If the device responds, there is no reset after the last test, and none while the journal lists changes: the
     // changes must stay visible.
-    if silent.is_empty() && (is_last || is_changed) {
+    if silent.is_empty() && (is_last || is_changed || config.only_when_silent) {
         return Ok(After::AsItWas);
     }
+    let (reset, over) = revive(open, journal, (request, config), (silent, &keys), &mut *sink.report);
+    sink.put(Entry::Reset(Box::new(reset)));
+    Ok(over.map_or(After::Reset, After::Over))
+}
+
+/// Runs the reset command, opens the rig again, and restores the changes of the journal. `silent` is the reason why the
+/// device does not respond, if it does not. Returns the reason why the rig cannot be used any more, if so.
+fn revive(
+    open: &mut OpenRig,
+    journal: &mut RunJournal,
+    (request, config): (&Request, &ResetConfig),
+    (silent, keys): (String, &[MKey]),
+    report: &mut dyn FnMut(Event),
+) -> (Reset, Option<String>) {
     // Close the agent's connection and the socket, because the reset may end both.
     open.session = Session::Virtual(VirtualConfig::default());
     let mut reset = reset::command(config, &request.cancel);
@@ -433,9 +457,9 @@ fn reset_after(
         Ok(again) => {
             open.info = again.info;
             let Session::Real(mut rig) = again.session else {
-                return Ok(After::Over("the rig has another device than before the reset".into()));
+                return (reset, Some("the rig has another device than before the reset".into()));
             };
-            let after = reset::found(rig.as_mut(), &open.info, &keys);
+            let after = reset::found(rig.as_mut(), &open.info, keys);
             open.session = Session::Real(rig);
             after
         }
@@ -444,7 +468,7 @@ fn reset_after(
     if !reset.after.is_empty() {
         over = Some(format!("the device did not answer after its reset: {}", reset.after));
     } else if let RunJournal::File(journal) = journal {
-        let restored = recover_first(&request.rig, open, journal, &mut *sink.report);
+        let restored = recover_first(&request.rig, open, journal, report);
         over = restored.err().map(|error| error.to_string());
     }
     if let Session::Real(_) = &open.session
@@ -452,8 +476,7 @@ fn reset_after(
     {
         open.session = Session::Real(Box::new(Leased::new(rig, Arc::clone(&request.lease))));
     }
-    sink.put(Entry::Reset(Box::new(reset)));
-    Ok(over.map_or(After::Reset, After::Over))
+    (reset, over)
 }
 
 fn perform(open: &mut OpenRig, sink: &mut dyn Sink, journal: &mut dyn Journal, case: &Case<'_>) -> Time {
@@ -473,14 +496,18 @@ fn perform(open: &mut OpenRig, sink: &mut dyn Sink, journal: &mut dyn Journal, c
 }
 
 /// Repeats a failed walk with fewer and fewer steps. The shortest walk that still fails becomes a note in the record.
+/// If the DUT's host crashed in a row, first runs the rows behind it, and makes notes of their verdicts.
 fn shorten(
     open: &mut OpenRig,
     sink: &mut RunSink<'_, '_>,
-    journal: &mut dyn Journal,
-    (case, cancel, now): (&Case<'_>, &AtomicBool, Time),
+    journal: &mut RunJournal,
+    (case, request, now, has_crashed): (&Case<'_>, &Request, Time, bool),
+    consoles: &mut Consoles,
 ) -> Result<(), RunError> {
     /// Time limit of all tries on hardware. Tries on a simulated rig have no time limit.
     const PATIENCE: Duration = Duration::from_secs(120);
+    /// Time limit if the host restarts after each failed try.
+    const PATIENCE_AT_CRASHES: Duration = Duration::from_secs(600);
     /// Number of tries on hardware before a shorter walk counts as passed.
     const AGAIN: u32 = 2;
     let whole = judge_trace(sink.tracing.trace().map_err(JudgeError::from)?)?;
@@ -489,8 +516,10 @@ fn shorten(
     }
     let simulated = open.info.simulated;
     let is_fresh = matches!(open.session, Session::Virtual(_));
-    let begun = now_ns();
-    let mut attempt = |given: &[(&str, u64)]| {
+    let mut go = |given: &[(&str, u64)]| {
+        if request.cancel.load(Ordering::Relaxed) {
+            return None;
+        }
         let others = case
             .parameters
             .iter()
@@ -500,30 +529,101 @@ fn shorten(
             parameters: others.cloned().chain(given).collect(),
             ..case.clone()
         };
+        let mut tracing = Tracing::default();
+        perform(open, &mut tracing, journal.get(), &part);
+        let mut crashes = false;
+        for report in consoles.reports() {
+            crashes |= report.side == Side::Dut;
+            tracing.put(Entry::KernelReport(report));
+        }
+        let trace = tracing.trace().ok()?;
+        let stopped = trace.stopped.as_ref().map(|stopped| stopped.reason);
+        let verdict = judge_trace(trace).ok()?;
+        if let (true, Some(config), Session::Real(rig)) = (crashes, &request.rig.reset, &mut open.session) {
+            let keys = [open.info.key];
+            let silent = reset::found(rig.as_mut(), &open.info, &keys);
+            if !silent.is_empty() {
+                let (_, over) = revive(open, journal, (request, config), (silent, &keys), &mut *sink.report);
+                return Some(verdict).filter(|_| over.is_none());
+            }
+        }
+        let ends = ends_the_run(&verdict, stopped, (is_fresh, false)).is_some();
+        Some(verdict).filter(|_| !ends)
+    };
+    let mut notes = Vec::new();
+    if has_crashed {
+        notes = behind_a_crash(case, &whole, &mut go);
+    }
+    let begun = now_ns();
+    let patience = if has_crashed { PATIENCE_AT_CRASHES } else { PATIENCE };
+    let mut attempt = |given: &[(&str, u64)]| {
         for _ in 0..if simulated { 1 } else { AGAIN } {
-            let is_late = !simulated && u128::from(now_ns().saturating_sub(begun)) > PATIENCE.as_nanos();
-            if is_late || cancel.load(Ordering::Relaxed) {
+            if !simulated && u128::from(now_ns().saturating_sub(begun)) > patience.as_nanos() {
                 return Try::Stop;
             }
-            let mut tracing = Tracing::default();
-            perform(open, &mut tracing, journal, &part);
-            let trace = tracing.trace().map_err(JudgeError::from);
-            let stopped = trace.as_ref().ok().and_then(|trace| trace.stopped.as_ref());
-            let stopped = stopped.map(|stopped| stopped.reason);
-            match trace.and_then(judge_trace) {
-                Ok(verdict) if ends_the_run(&verdict, stopped, (is_fresh, false)).is_some() => return Try::Stop,
-                Ok(verdict) if shrink::is_same(&whole, &verdict) => return Try::Fails,
-                Ok(_) => {}
-                Err(_) => return Try::Stop,
+            match go(given) {
+                Some(verdict) if shrink::is_same(&whole, &verdict) => return Try::Fails,
+                Some(_) => {}
+                None => return Try::Stop,
             }
         }
         Try::Passes
     };
-    if let Some(text) = shrink::shrink(case, simulated, &verbatim_catalog::failed_rows(&whole), &mut attempt) {
+    // The host crashed in the last of the failed rows.
+    let mut rows = verbatim_catalog::failed_rows(&whole);
+    if has_crashed {
+        rows.reverse();
+    }
+    notes.extend(shrink::shrink(case, simulated, &rows, &mut attempt));
+    for text in notes {
         let at = Span::exactly(now);
         sink.put(Entry::Note(Note { at, text }));
     }
     Ok(())
+}
+
+/// Runs a walk with other values of these parameters. Returns None if no more runs are possible.
+type Go<'a> = dyn FnMut(&[(&str, u64)]) -> Option<Verdict> + 'a;
+
+/// Runs the rows behind the row at which the DUT's host crashed, again and again while they crash the host. Each time,
+/// leaves out the rows with one value more: that which most probably crashed the host. Returns a note for each run.
+fn behind_a_crash(case: &Case<'_>, whole: &Verdict, go: &mut Go<'_>) -> Vec<String> {
+    /// Greatest number of crashes.
+    const CRASHES: usize = 40;
+    let mut notes = Vec::new();
+    let is_one = case.parameters.iter().any(|(name, value)| name == "row" && *value > 0);
+    if is_one || !case.test.parameters.iter().any(|parameter| parameter.name == "first") {
+        return notes;
+    }
+    let mut last = verbatim_catalog::failed_rows(whole).last().copied();
+    let strength = case.parameter("strength", false).unwrap_or(2);
+    let mut without = case.parameter("without", false).unwrap_or(0);
+    while let (Some(row), true) = (last, notes.len() < CRASHES) {
+        let first = row + 1;
+        without |= verbatim_catalog::crashes_by(case.test.id, strength, row);
+        let Some(verdict) = go(&[("first", first), ("without", without)]) else {
+            notes.push(format!("behind the crash: rows {first} and on did not run"));
+            break;
+        };
+        // Only a report of the host's kernel is a crash. Other failed rows end nothing, so that all rows have run.
+        let rows = verbatim_catalog::failed_rows(&verdict);
+        last = rows.last().copied().filter(|_| verdict.fails(verbatim_catalog::KERNEL));
+        let reason = verdict.reason.split(" (with it: ").next().unwrap_or_default();
+        notes.push(match last {
+            Some(row) => {
+                let fails = format!("row {row} fails: ");
+                let words = verdict.observations.iter().find_map(|of| of.text.strip_prefix(&fails));
+                let words = words.and_then(|words| words.split(';').next()).unwrap_or_default();
+                format!("behind the crash: row {row} crashes the host, too: {words} (--set row={row}): {reason}")
+            }
+            None => format!(
+                "behind the crash: rows {first} and on, without the values that crashed the host (--set \
+                 without={without}): {} {reason}",
+                verdict.outcome()
+            ),
+        });
+    }
+    notes
 }
 
 /// Returns the parameters of the run. Parameters that the run does not set have the values of the rig's device.

@@ -163,6 +163,7 @@ mod tests {
             command: ["sh", "-c", script].map(String::from).to_vec(),
             directory: ".".into(),
             within,
+            only_when_silent: false,
         }
     }
 

@@ -133,6 +133,7 @@ impl VirtualRig {
                 Need::SecondPort,
                 Need::Packets,
                 Need::Verbs,
+                Need::Crash,
             ],
             route: Route::Directed(vec![1]),
             key,

@@ -24,6 +24,8 @@ pub enum Need {
     /// The rig file permits writes to the DUT's counters. No journal restores counters, because they advance by
     /// themselves.
     Counters,
+    /// The rig file permits tests that may crash the DUT's host.
+    Crash,
     /// The rig has a second port, cabled to a second port of the DUT.
     SecondPort,
     /// The tester can send frames that it makes itself, and the DUT's host runs an agent.
@@ -45,7 +47,7 @@ impl Need {
             Self::Mad | Self::OwnSubnet | Self::Counters => &["virtual", "model", "umad"],
             Self::AnyLid => &["virtual", "umad"],
             Self::Link | Self::SecondPort => &["virtual"],
-            Self::Packets => &["virtual", "packet"],
+            Self::Packets | Self::Crash => &["virtual", "packet"],
             Self::Verbs => &["virtual", "umad", "verbs"],
             Self::NativePair => &["virtual", "umad"],
         }
@@ -60,6 +62,7 @@ impl Need {
             Self::Link => "a native link on which the tester builds bytes and delimiters itself (kind virtual)",
             Self::OwnSubnet => "a subnet without another subnet manager",
             Self::Counters => "permission to write the DUT's counters (write_counters = true in the rig file)",
+            Self::Crash => "permission to crash the DUT's host (may_crash = true in the rig file)",
             Self::SecondPort => "a second port, cabled to a second port of the DUT (kind virtual)",
             Self::Packets => "an Ethernet port that sends packets built by the tester (kind virtual or packet)",
             Self::Verbs => "an adapter of the tester's own (kind virtual or verbs, or kind umad with verbs = true)",

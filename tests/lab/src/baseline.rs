@@ -45,7 +45,7 @@ pub fn run_against_stock(command: &[OsString], kernel: &ChosenKernel) -> anyhow:
         eprintln!("xtask: {name} kernel, record {}", record.display());
         let mut command = command.to_vec();
         command.extend(["--record".into(), record.clone().into()]);
-        run_on_kernel(&command, Some(&binaries), kernel, &signal)?;
+        run_on_kernel(&command, Some(&binaries), (kernel, None), &signal)?;
         if !record.is_dir() {
             bail!("the run on the {name} kernel left no record in {}", record.display());
         }

@@ -16,6 +16,9 @@ pub(super) enum Rig<'a> {
         pki: &'a Path,
         /// The log of the machine's console. The machine's kernel is the device under test.
         console: &'a Path,
+        /// Whether the machine boots again after a panic: tests may crash it, and the command `reset` beside the rig
+        /// file waits for the new boot.
+        resets: bool,
     },
     /// The tester uses its own adapter, `rxe1`, beside the device under test in the same machine.
     Verbs { agent: &'a Path },
@@ -34,12 +37,18 @@ pub(super) fn rig_file(rig: &Rig<'_>) -> String {
             agent,
             pki,
             console,
+            resets,
         } => {
             let file = |name: &str| quoted(&pki.join(name));
+            let reset = if *resets {
+                "may_crash = true\nreset = [\"./reset\"]\nreset_when = \"silent\"\nreset_within = 600\n"
+            } else {
+                ""
+            };
             format!(
                 "{start}name = \"rxe\"\nkind = \"packet\"\nsocket = {{ local = {}, remote = {} }}\n\
                  mac = \"02:00:00:00:00:02\"\nip = \"10.0.0.2\"\ndut_ip = \"10.0.0.1\"\ndut_device = \"rxe0\"\n\
-                 dut_console = {}\nagent = \"{agent}\"\nagent_ca = {}\nagent_cert = {}\nagent_key = {}\nagent_name = \"localhost\"\n",
+                 dut_console = {}\nagent = \"{agent}\"\nagent_ca = {}\nagent_cert = {}\nagent_key = {}\nagent_name = \"localhost\"\n{reset}",
                 quoted(&sockets.tester),
                 quoted(&sockets.machine),
                 quoted(console),
@@ -93,6 +102,7 @@ mod tests {
             agent: "127.0.0.1:4242".parse().unwrap(),
             pki: Path::new("/tmp/a\"b/pki"),
             console: Path::new("/tmp/console.log"),
+            resets: true,
         };
         assert_eq!(
             rig_file(&rig),
@@ -101,7 +111,7 @@ mod tests {
              mac = \"02:00:00:00:00:02\"\nip = \"10.0.0.2\"\ndut_ip = \"10.0.0.1\"\ndut_device = \"rxe0\"\n\
              dut_console = \"/tmp/console.log\"\nagent = \"127.0.0.1:4242\"\nagent_ca = \"/tmp/a\\\"b/pki/ca.pem\"\n\
              agent_cert = \"/tmp/a\\\"b/pki/client.pem\"\nagent_key = \"/tmp/a\\\"b/pki/client-key.pem\"\n\
-             agent_name = \"localhost\"\n"
+             agent_name = \"localhost\"\nmay_crash = true\nreset = [\"./reset\"]\nreset_when = \"silent\"\nreset_within = 600\n"
         );
     }
 

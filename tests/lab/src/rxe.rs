@@ -4,6 +4,7 @@
 use std::{
     ffi::OsString,
     fs,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::Command,
     sync::atomic::AtomicUsize,
@@ -18,6 +19,17 @@ use super::{
     rig_text::{Rig, rig_file},
 };
 use crate::workspace::run;
+
+/// The reset command of the rig: waits until the machine is up again after a panic of its kernel. The machine prints one
+/// line `machine: ready` for each boot. If the machine has not panicked, the command fails.
+const RESET: &str = r#"log() { tail -c +"$from" "$console" | grep -ac "$1"; }
+panics=$(log '\] Kernel panic - not syncing')
+[ "$panics" -gt 0 ] || { echo "the machine's kernel has not panicked"; exit 1; }
+until [ "$(log '^machine: ready at')" -ge "$panics" ]; do
+    kill -0 "$machine" || exit 1
+    sleep 0.2
+done
+"#;
 
 /// The agent's address in the machine.
 const AGENT: &str = "10.0.2.15";
@@ -44,15 +56,22 @@ impl RxeLab {
     /// When packages are missing ([`crate::machine::MachineError::NotInstalled`], which `downcast_ref` finds), or the
     /// machine or its agent does not start.
     pub fn start(binaries: Option<&Path>) -> anyhow::Result<RxeLab> {
-        RxeLab::start_with(binaries, &ChosenKernel::default())
+        RxeLab::start_with(binaries, &ChosenKernel::default(), false, None)
     }
 
-    /// As [`RxeLab::start`], with the chosen kernel and modules.
+    /// As [`RxeLab::start`], with the chosen kernel and modules. If `reboots`, the machine boots again after a panic of its
+    /// kernel, and the rig has a reset command that waits for this. All frames of the data cable go to the file
+    /// `capture`.
     ///
     /// # Errors
     ///
     /// As [`RxeLab::start`], and when a chosen file does not fit.
-    pub fn start_with(binaries: Option<&Path>, kernel: &ChosenKernel) -> anyhow::Result<RxeLab> {
+    pub fn start_with(
+        binaries: Option<&Path>,
+        kernel: &ChosenKernel,
+        reboots: bool,
+        capture: Option<&Path>,
+    ) -> anyhow::Result<RxeLab> {
         let image = Image::of(kernel)?;
         let directory = tempfile::Builder::new().prefix("verbatim-rxe-").tempdir();
         let directory = directory.context("making a temporary directory")?;
@@ -62,9 +81,14 @@ impl RxeLab {
         if let Some(binaries) = binaries {
             put_agent(&share, binaries, &pki)?;
         }
-        let options = BootOptions::new(share.path(), "dut.sh", console_log("lab-rxe")?)
+        let capture = capture.map(std::path::absolute).transpose();
+        let mut options = BootOptions::new(share.path(), "dut.sh", console_log("lab-rxe")?)
             .with_data_nic()
-            .with_agent_port();
+            .with_agent_port()
+            .with_capture(capture.context("finding the directory of the capture")?);
+        if reboots {
+            options = options.with_reboots();
+        }
         let machine = Machine::boot(&image, &options)?;
         let sockets = machine
             .data_sockets()
@@ -87,12 +111,30 @@ impl RxeLab {
                 agent,
                 pki: &pki,
                 console: lab.machine.console(),
+                resets: reboots,
             });
+            if reboots {
+                lab.write_reset()?;
+            }
             let path = lab.directory().join("rigs.toml");
             fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
             lab.rig_file = Some(path);
         }
         Ok(lab)
+    }
+
+    /// Writes the reset command of the rig.
+    fn write_reset(&self) -> anyhow::Result<()> {
+        let console = self.machine.console();
+        let from = fs::metadata(console)
+            .with_context(|| format!("reading {}", console.display()))?
+            .len()
+            + 1;
+        let (machine, console) = (self.machine.pid(), console.display());
+        let head = format!("#!/bin/sh\nmachine={machine} from={from} console='{console}'\n");
+        let path = self.directory().join("reset");
+        fs::write(&path, head + RESET).with_context(|| format!("writing {}", path.display()))?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).context("making the reset command executable")
     }
 
     /// Returns the machine.
@@ -165,26 +207,31 @@ fn agent_command() -> String {
 
 /// Runs `command` beside a fresh machine, with Verbatim's programs first on its PATH and a daemon that has the rig
 /// `rxe`. Returns the exit code as [`super::run_in_ibsim`] does. With `bare`, starts only the machine, and builds
-/// nothing. The machine boots the kernel `kernel`.
+/// nothing. The machine boots the kernel `kernel`. All frames of its data cable go to the file `capture`.
 ///
 /// # Errors
 ///
 /// When the lab does not start or the command cannot be started.
-pub fn run_in_rxe(command: &[OsString], bare: bool, kernel: &ChosenKernel) -> anyhow::Result<u8> {
+pub fn run_in_rxe(
+    command: &[OsString],
+    bare: bool,
+    kernel: &ChosenKernel,
+    capture: Option<&Path>,
+) -> anyhow::Result<u8> {
     command::check(command, "rxe")?;
     let signal = command::catch_signals()?;
     let binaries = (!bare).then(command::build_binaries).transpose()?;
-    run_on_kernel(command, binaries.as_deref(), kernel, &signal)
+    run_on_kernel(command, binaries.as_deref(), (kernel, capture), &signal)
 }
 
 /// Runs `command` beside a fresh machine with this kernel, as [`run_in_rxe`] does.
 pub(super) fn run_on_kernel(
     command: &[OsString],
     binaries: Option<&Path>,
-    kernel: &ChosenKernel,
+    (kernel, capture): (&ChosenKernel, Option<&Path>),
     signal: &AtomicUsize,
 ) -> anyhow::Result<u8> {
-    let lab = RxeLab::start_with(binaries, kernel)?;
+    let lab = RxeLab::start_with(binaries, kernel, true, capture)?;
     eprintln!(
         "xtask: the machine runs (process {}, up in {:.1?}), its console is {}",
         lab.machine.pid(),

@@ -10,7 +10,7 @@ use std::{
 
 use crate::{
     inside,
-    machine::{BootOptions, Image, Machine, PAIR_SCRIPT, Share, console_log},
+    machine::{BootOptions, ChosenKernel, Image, Machine, PAIR_SCRIPT, Share, console_log},
 };
 use anyhow::{Context, bail};
 
@@ -113,28 +113,30 @@ fn fill(share: &Share, binaries: Option<&Path>) -> anyhow::Result<()> {
 
 /// Runs `command` inside a fresh machine, forwards its output, and returns its exit code. The command's first word may
 /// be a program of this host, which is then copied into the machine with its libraries. The working directory is
-/// mounted at the same path. With `bare`, runs no agent and no daemon, and builds nothing.
+/// mounted at the same path. With `bare`, runs no agent and no daemon, and builds nothing. The machine boots the kernel
+/// `kernel`.
 ///
 /// SIGTERM, SIGINT and SIGHUP to this process end the command, then the lab.
 ///
 /// # Errors
 ///
 /// When the lab does not start, or the machine ends by itself.
-pub fn run_in_rxe_verbs(command: &[OsString], bare: bool) -> anyhow::Result<u8> {
+pub fn run_in_rxe_verbs(command: &[OsString], bare: bool, kernel: &ChosenKernel) -> anyhow::Result<u8> {
     command::check(command, "rxe-verbs")?;
     let signal = command::catch_signals()?;
     let binaries = (!bare).then(command::build_binaries).transpose()?;
-    run_inside(command, binaries.as_deref(), &signal, io::stdout(), io::stderr())
+    let chosen = (binaries.as_deref(), kernel);
+    run_inside(command, chosen, &signal, io::stdout(), io::stderr())
 }
 
 fn run_inside(
     command: &[OsString],
-    binaries: Option<&Path>,
+    (binaries, kernel): (Option<&Path>, &ChosenKernel),
     signal: &AtomicUsize,
     out: impl Write + Send + 'static,
     err: impl Write + Send + 'static,
 ) -> anyhow::Result<u8> {
-    let image = Image::ensure()?;
+    let image = Image::of(kernel)?;
     let share = Share::new()?;
     fill(&share, binaries)?;
     let here = env::current_dir().context("looking for the working directory")?;
@@ -172,7 +174,13 @@ mod tests {
         }
         let kept = Arc::new(Mutex::new(Vec::new()));
         let words: Vec<OsString> = command.iter().map(|&word| word.to_owned()).collect();
-        let code = match run_inside(&words, None, signal, Kept(Arc::clone(&kept), on_output), io::stderr()) {
+        let code = match run_inside(
+            &words,
+            (None, &ChosenKernel::default()),
+            signal,
+            Kept(Arc::clone(&kept), on_output),
+            io::stderr(),
+        ) {
             Ok(code) => code,
             Err(error) => {
                 let missing = matches!(error.downcast_ref(), Some(MachineError::NotInstalled { .. }));

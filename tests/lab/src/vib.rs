@@ -24,7 +24,9 @@ use crate::{
     cable,
     host::program,
     inside,
-    machine::{BootOptions, Image, Machine, MachineError, Share, VIB_SCRIPT, adapter_module, console_log},
+    machine::{
+        BootOptions, ChosenKernel, Image, Machine, MachineError, Share, VIB_SCRIPT, adapter_module, console_log,
+    },
     process::Process,
 };
 
@@ -86,6 +88,8 @@ pub struct VibOptions {
     pub has_switch: bool,
     /// Further programs of this host to copy into the machine.
     pub programs: Vec<PathBuf>,
+    /// The kernel of the machine. The adapter's module is built for it, from its headers.
+    pub kernel: ChosenKernel,
 }
 
 impl Default for VibOptions {
@@ -96,6 +100,7 @@ impl Default for VibOptions {
             subnet_manager: SubnetManager::Never,
             has_switch: false,
             programs: Vec::new(),
+            kernel: ChosenKernel::default(),
         }
     }
 }
@@ -334,7 +339,7 @@ fn run_inside(
     out: impl Write + Send + 'static,
     err: impl Write + Send + 'static,
 ) -> anyhow::Result<u8> {
-    let image = Image::ensure()?;
+    let image = Image::of(&options.kernel)?;
     let share = Share::new()?;
     fill(&share, &image, binaries, options)?;
     let here = env::current_dir().context("looking for the working directory")?;

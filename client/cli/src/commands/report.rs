@@ -62,6 +62,9 @@ pub(crate) struct Files {
     /// The Test Anything Protocol, version 13, which parsers of version 14 also accept
     #[arg(long, value_name = "FILE")]
     tap: Option<PathBuf>,
+    /// KTAP, for the kernel's kselftest and kunit.py; with `verbatim run`, - prints it instead of the usual lines
+    #[arg(long, value_name = "FILE")]
+    ktap: Option<PathBuf>,
     /// Markdown, for a merge request or a ticket
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
@@ -70,10 +73,11 @@ pub(crate) struct Files {
 impl Files {
     /// Returns each file with its format.
     pub(crate) fn wanted(&self) -> Vec<(&Path, Form)> {
-        let all: [(&Option<PathBuf>, Form); 4] = [
+        let all: [(&Option<PathBuf>, Form); 5] = [
             (&self.html, verbatim_report::html),
             (&self.junit, verbatim_report::junit),
             (&self.tap, verbatim_report::tap),
+            (&self.ktap, verbatim_report::ktap),
             (&self.markdown, verbatim_report::markdown),
         ];
         let given = all
@@ -82,9 +86,18 @@ impl Files {
         given.collect()
     }
 
+    /// Returns whether KTAP goes to stdout.
+    pub(crate) fn prints_ktap(&self) -> bool {
+        self.ktap.as_deref().is_some_and(is_stdout)
+    }
+
     /// Checks that the files of a run can be written at its end.
     pub(crate) fn refuse_unwritable(&self) -> Result<(), Usage> {
+        let ktap = self.ktap.as_deref().filter(|_| self.prints_ktap());
         for (file, _) in self.wanted() {
+            if ktap.is_some_and(|ktap| core::ptr::eq(ktap, file)) {
+                continue;
+            }
             if is_stdout(file) {
                 return Err(Usage(
                     "a report of `verbatim run` needs a file: stdout has the lines of the run; `verbatim report` can print \
@@ -148,6 +161,10 @@ impl Files {
 
     fn write_each(&self, reported: &Reported<'_>) -> anyhow::Result<()> {
         for (file, form) in self.wanted() {
+            if is_stdout(file) {
+                print::document_of_another_form(&form(reported))?;
+                continue;
+            }
             write(file, &form(reported))?;
             print::note(format_args!("wrote {}", file.display()));
         }

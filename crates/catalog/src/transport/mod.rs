@@ -89,7 +89,7 @@ mod c09_send_queue_error;
 mod walk;
 
 pub(crate) use walk::tell_if_broken;
-pub use walk::{Rows, failed_rows, rows};
+pub use walk::{Rows, crashes_by, failed_rows, rows};
 
 use verbatim_tester::Test;
 
@@ -193,5 +193,6 @@ pub(crate) const TESTS: &[&Test] = &[
     &walk::PAIR_ORDER,
     &c09_many_messages::TEST,
     // Last in the chapter: the DUT's host may crash.
+    &walk::MALFORMED,
     &c09_nak_reserved_opcode::TEST,
 ];

@@ -45,4 +45,6 @@ pub struct ResetConfig {
     pub directory: PathBuf,
     /// Time limit.
     pub within: Duration,
+    /// Whether the command runs only when the device does not respond.
+    pub only_when_silent: bool,
 }

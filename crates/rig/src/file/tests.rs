@@ -93,6 +93,7 @@ fn reads_every_kind_and_adds_built_in() {
             subnet_timeout: Some(SubnetTimeout(18)),
             assign_lid: None,
             write_counters: false,
+            may_crash: false,
             labels: Vec::new(),
             env: [("LD_BIND_NOW".to_string(), "1".to_string())].into(),
             slow: Slowness::default(),
@@ -327,6 +328,16 @@ fn assign_lid_excludes_lid_and_shared_subnet() {
 }
 
 #[test]
+fn crashes_hosts_only_if_allowed() {
+    let packet = "name = \"a\"\nkind = \"packet\"\ninterface = \"e\"\nip = \"10.0.0.2\"\ndut_ip = \"10.0.0.1\"\nagent = \"unix:/a\"\n";
+    let offers = |text: &str| crate::info(&parse(&rig(text)).unwrap().rigs.remove(0), Duration::ZERO).offers;
+    assert!(!offers(packet).contains(&Need::Crash));
+    assert!(offers(&format!("{packet}may_crash = true\n")).contains(&Need::Crash));
+    let model = "name = \"a\"\nkind = \"model\"\nsocket = \"s\"\nmay_crash = true\n";
+    fails(&rig(model), (6, 13), &["\"packet\""]);
+}
+
+#[test]
 fn writes_counters_only_if_allowed() {
     let model = "name = \"a\"\nkind = \"model\"\nsocket = \"s\"\n";
     let offers = |text: &str| crate::info(&parse(&rig(text)).unwrap().rigs.remove(0), Duration::ZERO).offers;
@@ -494,6 +505,7 @@ fn reads_slowness_and_reset() {
             command: vec!["./power".into(), "cycle".into()],
             directory: "/etc/x".into(),
             within: seconds(5),
+            only_when_silent: false,
         })
     );
     fails(
@@ -506,6 +518,11 @@ fn reads_slowness_and_reset() {
         (9, 20),
         &["is more than \"time_scale\" 1"],
     );
+    let silent = |when: &str| with(&format!("reset = [\"./power\"]\nreset_when = \"{when}\"\n"));
+    let read = parse(&silent("silent")).unwrap().rigs.remove(0);
+    assert!(read.reset.unwrap().only_when_silent);
+    fails(&silent("never"), (10, 14), &["\"always\" or \"silent\""]);
+    fails(&with("reset_when = \"silent\"\n"), (9, 14), &["\"reset\" is not set"]);
     fails(&with("reset = []\n"), (9, 9), &["\"reset\" is no command"]);
     fails(&with("reset_within = 3\n"), (9, 16), &["\"reset\" is not set"]);
     fails(

@@ -244,7 +244,10 @@ fn arguments(
         Accelerator::Tcg => add(&["tcg,thread=multi"]),
     }
     add(&["-smp", &cpus.to_string(), "-m", &options.memory.to_string()]);
-    add(&["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
+    add(&["-nodefaults", "-no-user-config", "-display", "none"]);
+    if !options.reboots {
+        add(&["-no-reboot"]);
+    }
     add(&["-append", &line]);
     let mut pair = |name: &str, value: OsString| all.extend([OsString::from(name), value]);
     pair("-kernel", image.vmlinux().into());
@@ -284,6 +287,10 @@ fn arguments(
         cable.push(with_path(",remote.type=unix,remote.path=", &data.tester));
         pair("-netdev", cable);
         pair("-device", format!("virtio-net-pci,netdev=data,mac={DATA_MAC}").into());
+        if let Some(capture) = &options.capture {
+            let dump = with_path("filter-dump,id=capture,netdev=data,file=", capture);
+            pair("-object", dump);
+        }
     }
     if let Some(agent) = agent {
         let forward = format!("user,id=management,restrict=on,ipv6=off,hostfwd=tcp:{agent}-10.0.2.15:7000");

@@ -44,6 +44,8 @@ pub struct BootOptions {
     pub(crate) counted_time: bool,
     pub(crate) memory: u32,
     pub(crate) limit: Duration,
+    pub(crate) reboots: bool,
+    pub(crate) capture: Option<PathBuf>,
 }
 
 impl BootOptions {
@@ -65,6 +67,8 @@ impl BootOptions {
             counted_time: false,
             memory: 384,
             limit: LIMIT,
+            reboots: false,
+            capture: None,
         }
     }
 
@@ -135,6 +139,20 @@ impl BootOptions {
     #[must_use]
     pub fn with_memory(mut self, mebibytes: u32) -> Self {
         self.memory = mebibytes;
+        self
+    }
+
+    /// Lets the machine boot again after a panic of its kernel. Otherwise the machine ends.
+    #[must_use]
+    pub fn with_reboots(mut self) -> Self {
+        self.reboots = true;
+        self
+    }
+
+    /// Writes all frames of the data interface to this file, as pcap. The path must be absolute.
+    #[must_use]
+    pub fn with_capture(mut self, path: Option<PathBuf>) -> Self {
+        self.capture = path;
         self
     }
 

@@ -83,7 +83,7 @@ pub(super) fn run(
     last::keep(&arguments.rig_name(), &report.verdicts);
     let code = exit::of_report(&report, arguments.known.known);
     let (verdicts, known) = (report.verdicts.clone(), report.known_deviations.clone());
-    let json = if arguments.json {
+    let json = if arguments.is_document() {
         Some(Document::Report(Box::new(report)))
     } else {
         print::text_of_run(&print::run_ends(&report, &arguments.telling()))?;

@@ -222,10 +222,15 @@ impl Arguments {
             .unwrap_or_else(|| if MODELS.contains(&kind) { 0 } else { fresh_seed() })
     }
 
+    /// Returns whether stdout has a document, and no lines of the run.
+    fn is_document(&self) -> bool {
+        self.json || self.reports.prints_ktap()
+    }
+
     /// Returns the lines to print during the run.
     fn lines(&self) -> Lines {
         match self {
-            _ if self.json => Lines::None,
+            _ if self.is_document() => Lines::None,
             _ if self.quiet => Lines::NotPassed,
             _ if self.verbose => Lines::Long,
             _ => Lines::All,

@@ -201,7 +201,7 @@ async fn carried_out(
         record
             .as_deref()
             .filter(|directory| arguments.record.is_some() && is_record(directory)),
-        json,
+        json || arguments.reports.prints_ktap(),
         arguments.known.known,
         arguments.telling(),
     )?;

@@ -60,7 +60,7 @@ pub(super) fn run(arguments: &Arguments, spec: RunSpec, once: &mut Once<'_>) -> 
             Some(_) => arguments.reports.write_without_record(&spec, &done.why),
             None => Ok(()),
         };
-        if let Some(json) = &done.json {
+        if let Some(json) = done.json.as_ref().filter(|_| arguments.json) {
             print::unless_closed(print::json(json))?;
         }
         written?;

@@ -19,6 +19,7 @@ mod answering;
 mod directed;
 mod draw;
 mod image;
+mod malformed;
 mod matrix;
 mod more;
 mod peer;
@@ -33,11 +34,11 @@ use verbatim_tester::{Need, Parameter, Step, Stream, Test, Tester};
 use super::rc::{self, steps};
 pub(super) use directed::{ATOMIC_REPLAY, LOSS_POSITIONS, PSN_WRAP, REGION_EDGES, STALE_RESPONSES};
 use draw::Extent;
-pub(super) use matrix::{ASKED, DATAGRAMS, POSTED, REFUSED, STRAYS};
+pub(super) use matrix::{ASKED, DATAGRAMS, MALFORMED, POSTED, REFUSED, STRAYS};
 pub(super) use matrix::{
     PAIR_ACCESS, PAIR_ATOMICS, PAIR_LENGTH, PAIR_ORDER, PAIR_RNR, PAIR_RNR_RETRY, PAIR_SEQUENCE, PAIR_TIMEOUT,
 };
-pub use matrix::{Rows, failed_rows, rows};
+pub use matrix::{Rows, crashes_by, failed_rows, rows};
 use peer::Peer;
 use step::{ON_ONE, WalkConnection};
 

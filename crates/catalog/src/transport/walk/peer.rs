@@ -12,6 +12,7 @@ use verbatim_wire::packet::{CreditCode, Medium, NakCode, Opcode, Packet, Psn, RK
 
 use super::answering::Answering;
 use super::image::Image;
+use super::malformed::Malformed;
 use super::more;
 use super::step::{Illegal, Step, WalkConnection, Want, Way};
 use super::stray;
@@ -34,6 +35,8 @@ pub(super) mod labels {
     pub(in crate::transport) const STRAY: Label<Frames> = Label::new("a packet without effect");
     /// Request that the DUT must refuse.
     pub(in crate::transport) const ILLEGAL: Label<Frames> = Label::new("a request that must be refused");
+    /// Malformed packet.
+    pub(in crate::transport) const MALFORMED: Label<Frames> = Label::new("a malformed packet");
     pub(in crate::transport) const RECEIVE: Label<Verbs> = Label::new("post a receive");
     pub(in crate::transport) const DRAIN: Label<Verbs> = Label::new("modify to SQD");
     pub(in crate::transport) const RESUME: Label<Verbs> = Label::new("modify from SQD to RTS");
@@ -219,6 +222,7 @@ impl Peer {
                 Ok(())
             }
             Step::Illegal(illegal) => self.provoke(t, *illegal, name),
+            Step::Malformed(malformed) => self.malform(t, malformed),
             Step::Marks(marks) => {
                 self.requester.channel.marks = *marks;
                 Ok(())
@@ -490,6 +494,35 @@ impl Peer {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Sends a malformed packet, and waits for its effects. The connection then ends, because the DUT may have refused
+    /// the packet.
+    fn malform(&mut self, t: &mut Tester<'_>, malformed: &Malformed) -> verbatim_tester::Step {
+        if self.is_over {
+            return Ok(());
+        }
+        if malformed.has_receive {
+            self.post_receive(t)?;
+        }
+        if malformed.is_inside {
+            let payload = ask::random_bytes(t, "First before a malformed packet", self.requester.mtu + 8);
+            let message = Message::write(&self.requester.channel, self.next, TARGET, &payload);
+            t.send_frame(labels::REQUEST, &self.requester.channel.frame(&message.packets[0]))?;
+            self.next = self.next.next();
+        }
+        let frame = malformed.frame(t, self);
+        if t.executes_frame(&frame) {
+            t.send_frame(labels::MALFORMED, &frame)?;
+            while let Some(sign) = t.next_sign(self.requester.channel.qp, t.now().after(MOMENT))? {
+                self.hear(t, &sign)?;
+            }
+            // A NAK ends what the peer asks for, but the DUT's own requests must still complete.
+            self.is_over = false;
+            self.settle(t)?;
+        }
+        self.is_over = true;
         Ok(())
     }
 

@@ -6,6 +6,8 @@ use verbatim_wire::packet::{NakCode, Psn, RnrTimer};
 
 use pb::Operation as O;
 
+use super::malformed::Malformed;
+
 /// Greatest number of steps on one connection. A mask of steps has one bit for each of these steps.
 pub(super) const ON_ONE: u64 = 16;
 
@@ -219,6 +221,8 @@ pub(super) enum Step {
     Refuse(Vec<Want>, usize, NakCode),
     /// The peer sends a request that the DUT must refuse. This step is the last of its connection.
     Illegal(Illegal),
+    /// The peer sends a malformed packet. This step is the last of its connection.
+    Malformed(Malformed),
     /// The peer's packets carry these header values from now on.
     Marks(Marks),
     /// The DUT posts requests in SQD, and returns to RTS.

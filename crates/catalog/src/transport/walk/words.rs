@@ -155,6 +155,7 @@ impl fmt::Display for Step {
             Self::Begin(wants, fault) => write!(f, "DUT: {}, left outstanding; request 0 {fault}", list(wants)),
             Self::Refuse(wants, at, code) => write!(f, "DUT: {}; request {at} gets a NAK: {code}", list(wants)),
             Self::Illegal(illegal) => write!(f, "peer: {illegal}"),
+            Self::Malformed(malformed) => write!(f, "peer: a malformed {}", malformed.packet),
             Self::Marks(marks) => write!(
                 f,
                 "peer: from now on traffic class {:#04x}, hop limit {}, reserved bits {:#04x}",

@@ -21,13 +21,14 @@ pub(super) fn only_its_own(rig: &RawRig, kind: &str) -> Result<(), Wrong> {
     fn at<T>(key: Option<&Spanned<T>>) -> Option<Range<usize>> {
         key.map(Spanned::span)
     }
-    let keys: [Key<'_>; 36] = [
+    let keys: [Key<'_>; 37] = [
         ("m_key", &OF_MADS, at(rig.m_key.as_ref())),
         ("shared_subnet", &OF_MADS, at(rig.shared_subnet.as_ref())),
         ("window", &OF_MADS, at(rig.window.as_ref())),
         ("subnet_timeout", &OF_MADS, at(rig.subnet_timeout.as_ref())),
         ("assign_lid", &OF_MADS, at(rig.assign_lid.as_ref())),
         ("write_counters", &["umad", "model"], at(rig.write_counters.as_ref())),
+        ("may_crash", &["packet"], at(rig.may_crash.as_ref())),
         ("route", &OF_MADS, at(rig.route.as_ref())),
         ("lid", &OF_MADS, at(rig.lid.as_ref())),
         ("device", &["umad", "verbs"], at(rig.device.as_ref())),

@@ -54,7 +54,28 @@ pub(super) fn reset(rig: &RawRig, file: &Path) -> Result<Option<ResetConfig>, Wr
                  \"cycle\"]`, or remove it",
             );
         }
+        if let Some(key) = &rig.reset_when {
+            return wrong(
+                key.span(),
+                "\"reset_when\" says when \"reset\" runs, and \"reset\" is not set; write `reset = [\"./power\", \
+                 \"cycle\"]`, or remove it",
+            );
+        }
         return Ok(None);
+    };
+    let only_when_silent = match &rig.reset_when {
+        None => false,
+        Some(when) if when.get_ref() == "always" => false,
+        Some(when) if when.get_ref() == "silent" => true,
+        Some(when) => {
+            return wrong(
+                when.span(),
+                format!(
+                    "\"reset_when\" is {:?}; expected \"always\" or \"silent\"",
+                    when.get_ref()
+                ),
+            );
+        }
     };
     let command = given.get_ref();
     if command.first().is_none_or(String::is_empty) || command.iter().any(|word| word.contains('\0')) {
@@ -68,6 +89,7 @@ pub(super) fn reset(rig: &RawRig, file: &Path) -> Result<Option<ResetConfig>, Wr
         command: command.clone(),
         directory: directory.unwrap_or(Path::new(".")).to_owned(),
         within: seconds(rig.reset_within.as_ref(), "reset_within")?.unwrap_or(RESET_WITHIN),
+        only_when_silent,
     }))
 }
 
@@ -85,12 +107,13 @@ fn seconds(value: Option<&Spanned<i64>>, key: &str) -> Result<Option<Duration>, 
 }
 
 /// Returns the keys of this module, each with the kinds that may have it and its place in the file.
-pub(super) fn places(rig: &RawRig) -> [Key<'static>; 8] {
+pub(super) fn places(rig: &RawRig) -> [Key<'static>; 9] {
     const WITH_A_DEVICE: &[&str] = &["umad", "model", "packet", "verbs"];
     let at = |key: Option<&Spanned<i64>>| key.map(Spanned::span);
     [
         ("reset", WITH_A_DEVICE, rig.reset.as_ref().map(Spanned::span)),
         ("reset_within", WITH_A_DEVICE, at(rig.reset_within.as_ref())),
+        ("reset_when", WITH_A_DEVICE, rig.reset_when.as_ref().map(Spanned::span)),
         (
             "dut_console",
             WITH_A_DEVICE,

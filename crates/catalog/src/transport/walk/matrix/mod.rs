@@ -1,4 +1,4 @@
-//! `c09-matrix-asked`, `-posted`, `-refused`, `-strays`, `-datagrams`: rows of covering arrays.
+//! `c09-matrix-asked`, `-posted`, `-refused`, `-strays`, `-datagrams`, `c09-malformed`: rows of covering arrays.
 //!
 //! A row is one connection: events before, a message or a stray packet with a disturbance, and messages behind it that
 //! show late damage. In the rows of strength 2 each pair of conditions occurs. The rules judge every row; no row has a
@@ -9,6 +9,7 @@
 
 mod asked;
 mod datagrams;
+mod malformed;
 mod pair;
 mod parts;
 mod posted;
@@ -54,6 +55,8 @@ struct Matrix {
 enum Run {
     /// Each row is a reliable connection.
     Connections(fn(&Cells<'_>) -> WalkConnection),
+    /// Each row is a reliable connection that a malformed packet may end. A sound connection follows the last row.
+    Malformed(fn(&Cells<'_>) -> WalkConnection),
     /// Each row is a datagram queue pair.
     Datagrams,
     /// Each row is a connection between two adapters.
@@ -67,6 +70,10 @@ impl Matrix {
             run,
             arrays: [const { OnceLock::new() }; 3],
         }
+    }
+
+    fn is_malformed(&self) -> bool {
+        matches!(self.run, Run::Malformed(_))
     }
 
     fn array(&self, strength: u64) -> &Array {
@@ -88,6 +95,16 @@ impl Matrix {
                 all.swap(at, other);
             }
             all.truncate(rows);
+        }
+        if parameter("first") > 1 {
+            let first = parameter("first");
+            all.retain(|(number, _)| *number >= first);
+        }
+        if self.is_malformed() {
+            // In the order of their numbers, so that `first` is behind a crash.
+            all.sort_by_key(|(number, _)| *number);
+            let without = parameter("without");
+            all.retain(|(_, row)| malformed::broken(self.family, row) & without == 0);
         }
         for (_, row) in &mut all {
             for (at, value) in row.iter_mut().enumerate() {
@@ -124,6 +141,13 @@ impl Matrix {
                     super::take(t, &[connection(&cells(row, *number))])?;
                 }
             }
+            Run::Malformed(connection) => {
+                for (number, row) in &rows {
+                    super::take(t, &[connection(&cells(row, *number))])?;
+                }
+                let (number, row) = (0, vec![0; family.factors.len()]);
+                super::take(t, &[malformed::afterwards(&cells(&row, number))])?;
+            }
             Run::Pairs(scene) => {
                 let devices = pair::begin(t)?;
                 let scenes: Vec<pair::Scene> = rows.iter().map(|(number, row)| scene(&cells(row, *number))).collect();
@@ -142,7 +166,7 @@ impl Matrix {
     /// Returns the places where the DUT's queue pairs of the rows were created.
     fn created(&self, t: &Trace) -> Vec<usize> {
         let label = match self.run {
-            Run::Connections(_) | Run::Pairs(_) => labels::CREATE,
+            Run::Connections(_) | Run::Malformed(_) | Run::Pairs(_) => labels::CREATE,
             Run::Datagrams => transport_datagrams::labels::CREATE,
         };
         let of_dut = t.commands(label).filter(|done| done.side == Side::Dut);
@@ -188,10 +212,18 @@ impl Matrix {
         };
         let rows = |parameter: &dyn Fn(&str) -> u64| self.rows(parameter, Stream::new(begin.seed, &begin.test, "rows"));
         let all = rows(&|name| given(begin, name));
-        for (number, row) in self.failed(t, f, &all).into_iter().take(SHOWN) {
+        let mut failed = self.failed(t, f, &all);
+        // The last failed row is the one at which a host crashed.
+        if failed.len() > SHOWN {
+            failed.drain(SHOWN - 1..failed.len() - 1);
+        }
+        for (number, row) in failed {
             let words = self.family.in_words(&row);
             let again = again(&format!("--set row={number}"));
             f.observe(format!("{FAILED}{number} fails: {words}; {again}"), &[]);
+        }
+        for note in t.notes.iter().filter(|note| note.starts_with(FURTHER)) {
+            f.observe(note.clone(), &[]);
         }
         let shrunk = t.notes.iter().rev().find_map(|note| note.strip_prefix(super::SHRUNK));
         let Some(shrunk) = shrunk.map(|words| parameters(words)) else {
@@ -208,13 +240,29 @@ impl Matrix {
 
 /// Returns whether a run has only some of the rows.
 fn is_part(parameter: impl Fn(&str) -> u64) -> bool {
-    ["rows", "row"].iter().any(|name| parameter(name) > 0)
+    ["rows", "row"].iter().any(|name| parameter(name) > 0) || parameter("first") > 1
 }
 
 /// Number of failed rows that a verdict names.
 const SHOWN: usize = 10;
 /// Prefix of the observation that names a failed row.
 const FAILED: &str = "row ";
+/// Prefix of the note on rows behind a crash.
+const FURTHER: &str = "behind the crash: ";
+
+/// Returns the mask of the broken value of a row of malformed packets that most probably crashed a host. The mask is a
+/// value of the test's parameter `without`. Returns 0 for other tests.
+#[must_use]
+pub fn crashes_by(test: &str, strength: u64, row: u64) -> u64 {
+    let found = ALL
+        .into_iter()
+        .find(|(of, matrix)| of.id == test && matrix.is_malformed());
+    let Some((_, matrix)) = found else { return 0 };
+    let rows = &matrix.array(strength).rows;
+    let row = usize::try_from(row.saturating_sub(1)).ok().and_then(|at| rows.get(at));
+    let mask = row.map_or(0, |row| malformed::broken(matrix.family, row));
+    mask & mask.wrapping_neg()
+}
 
 /// Returns the numbers of the failed rows that a verdict names.
 #[must_use]
@@ -253,7 +301,7 @@ macro_rules! matrix {
             reading: $reading,
             statements: &[$($statement),*],
             needs: &[Need::$need],
-            parameters: PARAMETERS,
+            parameters: &PARAMETERS,
             procedure: |t: &mut Tester<'_>| -> Done { $matrix.take(t) },
             judge,
         };
@@ -286,7 +334,38 @@ matrix!(Packets DATAGRAMS DATAGRAM_ROWS "c09-matrix-datagrams" datagrams::FAMILY
         in a row. A row is a queue pair; the rules judge it."
     [transport_datagrams::DATAGRAMS, transport_datagrams::HEADERS, rc::ICRC]);
 
-const PARAMETERS: &[Parameter] = &[
+static MALFORMED_ROWS: Matrix = Matrix::new(&malformed::FAMILY, Run::Malformed(malformed::connection));
+
+/// Malformed packets leave the DUT alive.
+pub(in crate::transport) static MALFORMED: Test = Test {
+    id: "c09-malformed",
+    aliases: &[],
+    revision: 1,
+    about: "Malformed packets crash nothing, change no memory, and get only legal answers; other connections work on.",
+    reading: "Each row has its own connection. Sound messages come first, then one packet that is broken in at most \
+        two ways. The DUT may drop it or refuse it. Then the memory is read, and the DUT's own requests and another \
+        queue pair's requests complete. A report of the DUT's kernel is a FAIL. The host may crash, so the test runs \
+        only with `may_crash = true` in the rig file.",
+    statements: &[
+        "9.6.1 header validation",
+        ACKNOWLEDGEMENT,
+        INVALID,
+        ACCESS,
+        ERRORS,
+        ATOMICS,
+        COMPLETION,
+        RESPONSE_DATA,
+        MSN,
+        rc::GENERATION,
+        rc::ICRC,
+    ],
+    needs: &[Need::Packets, Need::Crash],
+    parameters: &WITH_CRASHES,
+    procedure: |t: &mut Tester<'_>| -> Done { MALFORMED_ROWS.take(t) },
+    judge,
+};
+
+const PARAMETERS: [Parameter; 5] = [
     Parameter {
         name: "strength",
         about: "number of conditions of which each combination occurs in a row",
@@ -309,6 +388,13 @@ const PARAMETERS: &[Parameter] = &[
         default: 0,
     },
     Parameter {
+        name: "first",
+        about: "the rows from this number on",
+        range: (1, 100_000),
+        simulated: 1,
+        default: 1,
+    },
+    Parameter {
         name: "keep",
         about: "which conditions keep their value, a bit each, the lowest for the first; the others have their default",
         range: (0, ALL_CONDITIONS),
@@ -317,16 +403,30 @@ const PARAMETERS: &[Parameter] = &[
     },
 ];
 
+/// The parameters of malformed packets.
+static WITH_CRASHES: [Parameter; 6] = {
+    let without = Parameter {
+        name: "without",
+        about: "mask of broken values whose rows are left out, because they crash the host",
+        range: (0, u64::MAX),
+        simulated: 0,
+        default: 0,
+    };
+    let [strength, rows, row, first, keep] = PARAMETERS;
+    [strength, rows, row, first, keep, without]
+};
+
 /// Mask of all factors of a family.
 const ALL_CONDITIONS: u64 = (1 << 16) - 1;
 
 /// All tests with their rows.
-static ALL: [(&Test, &Matrix); 13] = [
+static ALL: [(&Test, &Matrix); 14] = [
     (&ASKED, &ASKED_ROWS),
     (&POSTED, &POSTED_ROWS),
     (&REFUSED, &REFUSED_ROWS),
     (&STRAYS, &STRAYS_ROWS),
     (&DATAGRAMS, &DATAGRAM_ROWS),
+    (&MALFORMED, &MALFORMED_ROWS),
     (&PAIR_RNR, &PAIR_RNR_ROWS),
     (&PAIR_RNR_RETRY, &PAIR_RNR_RETRY_ROWS),
     (&PAIR_TIMEOUT, &PAIR_TIMEOUT_ROWS),
@@ -359,7 +459,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let has = |of: &O| offers::posts(t, *of) && offers::executes(t, *of);
     let has_all = has_atomics(t) && OPERATIONS.iter().all(has);
     // Only all rows, on a device with all operations, exercise every statement.
-    if let Some((test, _)) = matrix_of(&t.begin).filter(|_| is_part || !has_all) {
+    if let Some((test, _)) = matrix_of(&t.begin).filter(|(_, of)| is_part || !has_all || of.is_malformed()) {
         f.goes_without.extend(test.statements);
     }
     f.exercises_any();

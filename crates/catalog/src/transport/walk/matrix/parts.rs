@@ -157,7 +157,8 @@ impl Cells<'_> {
     }
 
     pub(super) fn mtu(&self) -> u32 {
-        self.value(PATH_MTU.name).parse().unwrap_or(1024)
+        let value = self.family.find(self.row, PATH_MTU.name);
+        value.and_then(|bytes| bytes.parse().ok()).unwrap_or(1024)
     }
 
     /// Returns the length in bytes of the row's message.

@@ -38,7 +38,7 @@ macro_rules! pair {
                 states, events and memory."),
             statements: &[$($statement),*],
             needs: &[Need::Verbs],
-            parameters: PARAMETERS,
+            parameters: &PARAMETERS,
             procedure: |t: &mut Tester<'_>| -> Done { $matrix.take(t) },
             judge: judge_pairs,
         };
