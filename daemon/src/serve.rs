@@ -44,7 +44,6 @@ use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::signal_name;
 use signal_hook_tokio::Signals;
-use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 use tokio_stream::StreamExt as _;
@@ -139,6 +138,13 @@ pub fn serve(options: Options) -> anyhow::Result<Served> {
         .enable_all()
         .build()
         .context("starting threads")?;
+    // Handshakes do not wait for the work of clients with access.
+    let handshakes = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .thread_name("handshakes")
+        .enable_all()
+        .build()
+        .context("starting threads")?;
     // The connection to a span collector needs the runtime.
     let collector = {
         let _within = runtime.enter();
@@ -154,12 +160,13 @@ pub fn serve(options: Options) -> anyhow::Result<Served> {
     }
     more_descriptors();
     Place::remove_abandoned();
-    let served = runtime.block_on(run(options, &state, activated, begun));
+    let served = runtime.block_on(run(options, &state, activated, (begun, handshakes.handle())));
     if let Some(collector) = collector {
         collector.end();
     }
     // Calls that still hang end with the process, so do not wait for them.
     runtime.shutdown_background();
+    handshakes.shutdown_background();
     drop(lock);
     served
 }
@@ -183,7 +190,7 @@ async fn run(
     mut options: Options,
     state: &StateDirectory,
     activated: Option<UnixListener>,
-    begun: Instant,
+    (begun, handshakes): (Instant, &Handle),
 ) -> anyhow::Result<Served> {
     // From here on, SIGTERM and SIGINT stop the daemon in order, and do not end the process at once.
     let mut stop = Signals::new([SIGTERM, SIGINT]).context("catching SIGTERM and SIGINT")?;
@@ -207,21 +214,19 @@ async fn run(
     let access = Arc::new(Access::new(config.roles.clone()));
     let connection_limits = ConnectionLimits::new(config.limits, Arc::clone(&access));
     let tcp = match &config.listen {
-        Some(listen) => {
-            let bound = TcpListener::bind(listen.address).await;
-            let bound =
-                bound.with_context(|| format!("cannot listen on {}, the address in [listen]", listen.address))?;
-            Some(bound)
-        }
+        Some(listen) => Some({
+            let _within = handshakes.enter();
+            http::listen(listen.address, "listen")?
+        }),
         None => None,
     };
     let address = tcp.as_ref().and_then(|tcp| tcp.local_addr().ok());
     let metrics = match config.metrics {
-        Some(address) => Some(http::listen(address, "metrics").await?),
+        Some(address) => Some(http::listen(address, "metrics")?),
         None => None,
     };
     let page = match &config.web {
-        Some(web) => Some((http::listen(web.address, "web").await?, web.names.clone())),
+        Some(web) => Some((http::listen(web.address, "web")?, web.names.clone())),
         None => None,
     };
     let rig_count = options.rigs.rigs.len();
@@ -278,6 +283,7 @@ async fn run(
     let remote = tcp.zip(gate.clone()).map(|(tcp, gate)| {
         let access = Arc::clone(&access);
         let is_admin = move |peer: &Peer| access.table().has_admin(&connection::caller(peer));
+        let _within = handshakes.enter();
         verbatim_tls::incoming(tcp, gate, (known.clone(), is_admin), refused)
     });
     let left = async {

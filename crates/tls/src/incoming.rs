@@ -142,19 +142,12 @@ async fn let_in(
         let whose = shown.name().map(|name| format!(" ({name:?})")).unwrap_or_default();
         tell(format!("{address}{whose} was not let in: {why}"));
     };
-    let config = gate.loaded().config(shown.clone());
-    let config = match config {
-        Ok(config) => config,
-        Err(error) => {
-            refused(error.to_string());
-            return None;
-        }
-    };
     let handshake = async {
         stream.peek(&mut [0]).await?;
         stage.begins();
         let hello = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
         stage.is_complete();
+        let config = gate.loaded().config(shown.clone()).map_err(io::Error::other)?;
         hello.into_stream(config).await
     };
     let stream = match timeout(HANDSHAKE, handshake).await {

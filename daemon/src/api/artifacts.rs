@@ -128,7 +128,9 @@ pub(super) fn unreadable(path: &Path, error: &io::Error) -> Status {
 /// Sends the content of a file as fast as the client takes it. A stalled client uses a descriptor and two chunks, but
 /// no thread. Drops `keep` at the end.
 pub(super) fn send<K: Send + 'static>(file: Arc<File>, keep: K, sender: Out<ReadArtifactResponse>) {
-    tokio::spawn(async move {
+    // Reads of one identity take turns with its other calls, also if it is an admin.
+    let who = super::caller();
+    tokio::spawn(super::as_caller(who, false, async move {
         let _keep = keep;
         let mut at = 0;
         loop {
@@ -157,12 +159,45 @@ pub(super) fn send<K: Send + 'static>(file: Arc<File>, keep: K, sender: Out<Read
             let _ = sender.send(chunk).await;
             return;
         }
-    });
+    }));
 }
 
 #[cfg(test)]
 mod tests {
+    use std::future::pending;
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use tokio_stream::StreamExt as _;
+
     use super::*;
+    use crate::access::Identity;
+    use crate::api::streams::Streams;
+    use crate::api::{BLOCKING, IN_WORK_EACH, as_caller};
+
+    #[tokio::test]
+    async fn reads_of_an_admin_take_turns() {
+        let (admin, other) = (Identity::User(4711), Identity::User(4712));
+        let mut in_work = Vec::new();
+        for _ in 0..IN_WORK_EACH {
+            in_work.push(BLOCKING.take(Some(&admin)).await);
+        }
+        let streams = Streams::default();
+        let reads = async |who: &Identity| {
+            let (out, answer) = streams.open(who, 1, pending()).unwrap();
+            let mut file = tempfile::tempfile().unwrap();
+            io::Write::write_all(&mut file, b"content").unwrap();
+            as_caller(Some(who.clone()), true, async { send(Arc::new(file), (), out) }).await;
+            answer
+        };
+        let mut admins = reads(&admin).await;
+        assert!(reads(&other).await.next().await.unwrap().is_ok());
+        let mut next = pin!(admins.next());
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(next.as_mut().poll(&mut context).is_pending(), "the admin does not wait");
+        in_work.pop();
+        assert_eq!(next.await.unwrap().unwrap().data, b"content");
+    }
 
     #[test]
     fn name_cannot_leave_the_record() {

@@ -65,6 +65,11 @@ pub(crate) async fn as_caller<T>(who: Option<Identity>, is_admin: bool, call: im
     CALLER.scope((who, is_admin), call).await
 }
 
+/// Returns the identity of the caller.
+fn caller() -> Option<Identity> {
+    CALLER.try_with(|(who, _)| who.clone()).ok().flatten()
+}
+
 /// Runs work on a thread for blocking work, because it may block on a disk. Calls of admins start at once; other calls
 /// wait while too many of them are running, of their identity or in total.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Status> {

@@ -11,13 +11,16 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::time::timeout;
 use verbatim_tls::{Crowd, Known, Stage};
 
 /// The limits of connections that have sent nothing, a part of their request, or all of it. At a limit, a new
 /// connection closes the oldest connection of the address with the most connections.
 const AT_A_TIME: [usize; 3] = [64, 64, 16];
+/// The number of connections that may wait for their accept. A client that comes while so many are waiting tries again
+/// after a second.
+const WAITING: u32 = 4096;
 /// The time limit of a connection, which carries one request.
 const LASTS: Duration = Duration::from_secs(60);
 /// The time limit of a request.
@@ -29,9 +32,17 @@ const PAUSE: Duration = Duration::from_millis(100);
 ///
 /// # Errors
 /// When the address cannot be bound.
-pub(super) async fn listen(address: SocketAddr, table: &str) -> anyhow::Result<TcpListener> {
-    let bound = TcpListener::bind(address).await;
-    bound.with_context(|| format!("cannot listen on {address}, the address in [{table}]"))
+pub(super) fn listen(address: SocketAddr, table: &str) -> anyhow::Result<TcpListener> {
+    let listens = || {
+        let socket = match address {
+            SocketAddr::V4(_) => TcpSocket::new_v4(),
+            SocketAddr::V6(_) => TcpSocket::new_v6(),
+        }?;
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(WAITING)
+    };
+    listens().with_context(|| format!("cannot listen on {address}, the address in [{table}]"))
 }
 
 /// Responds to GET and HEAD requests. Never returns.

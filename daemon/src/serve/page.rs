@@ -25,8 +25,7 @@ pub(super) async fn answer(
     web: Arc<Web>,
     names: Arc<[String]>,
 ) -> Response<String> {
-    let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
-    if !host.is_some_and(|host| is_ours(host, &names)) {
+    if !is_for_us(&request, &names) {
         // Prevent DNS rebinding: another site could let its own name resolve to this address, and its script could
         // then read this page.
         let what = "expected the daemon's IP address, localhost, or a name in `names` of [web] as the host of the URL";
@@ -74,13 +73,29 @@ fn made(found: Found) -> Response<String> {
     response
 }
 
-/// Returns whether a Host header names this daemon. Accepts every IP address, because DNS rebinding needs a name.
-fn is_ours(host: &str, names: &[String]) -> bool {
-    let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next(),
-        None => host.split(':').next(),
+/// Returns whether the one Host header of a request, and its absolute URL if it has one, name this daemon.
+fn is_for_us<B>(request: &Request<B>, names: &[String]) -> bool {
+    let mut hosts = request.headers().get_all(HOST).iter();
+    let (Some(host), None) = (hosts.next(), hosts.next()) else {
+        return false;
     };
-    let name = name.unwrap_or_default();
+    host.to_str().is_ok_and(|host| is_ours(host, names))
+        && request
+            .uri()
+            .authority()
+            .is_none_or(|host| is_ours(host.as_str(), names))
+}
+
+/// Returns whether a host with an optional port is this daemon. Accepts every IP address, because DNS rebinding needs a
+/// name.
+fn is_ours(host: &str, names: &[String]) -> bool {
+    let (name, port) = match host.strip_prefix('[') {
+        Some(rest) => rest.split_once(']').unwrap_or_default(),
+        None => host.split_at(host.find(':').unwrap_or(host.len())),
+    };
+    if !port.is_empty() && port.strip_prefix(':').is_none_or(|port| port.parse::<u16>().is_err()) {
+        return false;
+    }
     name.eq_ignore_ascii_case("localhost")
         || name.parse::<IpAddr>().is_ok()
         || names.iter().any(|ours| ours.eq_ignore_ascii_case(name))
@@ -102,8 +117,32 @@ mod tests {
         ] {
             assert!(is_ours(ours, &names), "{ours}");
         }
-        for other in ["evil.example", "127.0.0.1.evil.example:80", "", "lab.example.evil"] {
+        for other in [
+            "evil.example",
+            "127.0.0.1.evil.example:80",
+            "",
+            "lab.example.evil",
+            "[::1]evil",
+            "[::1",
+            "localhost:80@evil.example",
+        ] {
             assert!(!is_ours(other, &names), "{other}");
         }
+    }
+
+    #[test]
+    fn every_host_of_a_request_must_be_ours() {
+        let is_for_us = |url: &str, hosts: &[&str]| {
+            let mut request = Request::get(url);
+            for host in hosts {
+                request = request.header(HOST, *host);
+            }
+            is_for_us(&request.body(()).unwrap(), &[])
+        };
+        assert!(is_for_us("/", &["localhost"]));
+        assert!(is_for_us("http://localhost/", &["localhost:80"]));
+        assert!(!is_for_us("/", &[]));
+        assert!(!is_for_us("/", &["localhost", "evil.example"]));
+        assert!(!is_for_us("http://evil.example/", &["localhost"]));
     }
 }

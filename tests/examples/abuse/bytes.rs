@@ -1,12 +1,13 @@
 //! Attacks below the level of calls: random bytes, malformed HTTP/2 frames, many connections, and slow clients.
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::{TcpSocket, TcpStream, UnixStream};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use verbatim_lab::campaign::Dice;
@@ -27,13 +28,21 @@ const LONGEST: Duration = Duration::from_secs(60);
 trait Wire: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Wire for T {}
 
+/// Connects from another address than the friend: the daemon evicts clients of the address with the most clients.
+async fn from_elsewhere(to: SocketAddr) -> std::io::Result<TcpStream> {
+    let socket = TcpSocket::new_v4()?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(([127, 0, 0, 2], 0).into())?;
+    socket.connect(to).await
+}
+
 /// Opens a connection to one of the daemon's four listeners.
 async fn door(house: &House, which: usize) -> std::io::Result<Box<dyn Wire>> {
     Ok(match which % 4 {
         0 => Box::new(UnixStream::connect(house.socket()).await?),
-        1 => Box::new(TcpStream::connect(house.tls).await?),
-        2 => Box::new(TcpStream::connect(house.web).await?),
-        _ => Box::new(TcpStream::connect(house.metrics).await?),
+        1 => Box::new(from_elsewhere(house.tls).await?),
+        2 => Box::new(from_elsewhere(house.web).await?),
+        _ => Box::new(from_elsewhere(house.metrics).await?),
     })
 }
 

@@ -13,6 +13,9 @@ use verbatim_rig::model::datagram::{Message, decode};
 /// Interval at which the threads check whether they must end.
 const TURN: Duration = Duration::from_millis(20);
 
+/// Name of the socket towards the model.
+const OURS: &str = "proxy-model.socket";
+
 /// The moment of the cut.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
@@ -49,10 +52,7 @@ impl Proxy {
     /// Starts a proxy between the clients of a new socket in this directory and the model at `model`.
     pub(crate) fn start(directory: &Path, model: &Path, moment: Option<Moment>) -> Self {
         let socket = directory.join("proxy.socket");
-        let ours = directory.join("proxy-model.socket");
-        for path in [&socket, &ours] {
-            let _ = std::fs::remove_file(path);
-        }
+        let ours = directory.join(OURS);
         let (front, back) = (UnixDatagram::bind(&socket).unwrap(), UnixDatagram::bind(&ours).unwrap());
         back.connect(model).unwrap();
         for socket in [&front, &back] {
@@ -133,6 +133,11 @@ impl Drop for Proxy {
         self.shared.stop.store(true, Ordering::Release);
         for thread in self.threads.drain(..) {
             let _ = thread.join();
+        }
+        // A process that another thread is starting may hold the sockets a little longer. Without its name, the model
+        // does not count the socket as a tester.
+        for socket in [self.socket.clone(), self.socket.with_file_name(OURS)] {
+            let _ = std::fs::remove_file(socket);
         }
     }
 }
