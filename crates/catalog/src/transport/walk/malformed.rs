@@ -4,15 +4,15 @@
 //! read the broken field.
 
 use verbatim_tester::Tester;
+use verbatim_tester::peer::Channel;
 use verbatim_wire::Layout;
 use verbatim_wire::packet::{
-    Aeth, AtomicAckEth, Bth, Deth, Medium, Offsets, Opcode, Packet, QKey, Qpn, Syndrome, Transport, edit,
+    Aeth, AtomicAckEth, Bth, Deth, Medium, Offsets, Opcode, Packet, Psn, QKey, Qpn, Syndrome, Transport, edit,
     mend_ip_checksum, mend_lengths,
 };
 use verbatim_wire::values::Hex64;
 use verbatim_wire::{Ipv4, Ipv6, Udp};
 
-use super::peer::{Peer, TARGET};
 use crate::transport::c09_header_validation::no_qp;
 use crate::transport::rc::ask::{self, Message, mtu};
 
@@ -45,6 +45,18 @@ pub(super) struct Malformed {
     pub(super) has_receive: bool,
 }
 
+/// The state of the connection on which a malformed packet is sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct On<'a> {
+    pub(super) channel: &'a Channel,
+    /// PSN of the peer's next request.
+    pub(super) next: Psn,
+    /// Last PSN of the DUT's newest request.
+    pub(super) answered: Psn,
+    /// Offset in the DUT's memory that the packet accesses.
+    pub(super) place: u32,
+}
+
 impl Malformed {
     /// Returns whether the packet is a response, which the DUT gets as requester.
     pub(super) fn is_response(packet: &str) -> bool {
@@ -57,9 +69,9 @@ impl Malformed {
     }
 
     /// Builds the frame.
-    pub(super) fn frame(&self, t: &Tester<'_>, peer: &Peer) -> Vec<u8> {
-        let channel = &peer.requester.channel;
-        let mut packet = self.sound(t, peer);
+    pub(super) fn frame(&self, t: &Tester<'_>, on: On<'_>) -> Vec<u8> {
+        let channel = on.channel;
+        let mut packet = self.sound(t, on);
         let (region, length) = (channel.memory.address, u64::from(channel.memory.length));
         let va = match self.address {
             "the region's last 4 bytes" => Some(region.wrapping_add(length - 4)),
@@ -91,16 +103,19 @@ impl Malformed {
     }
 
     /// Builds the packet before it is broken.
-    fn sound(&self, t: &Tester<'_>, peer: &Peer) -> Transport {
-        let channel = &peer.requester.channel;
-        let (mut psn, place) = (peer.next, TARGET + 64);
-        psn = match self.psn {
+    fn sound(&self, t: &Tester<'_>, on: On<'_>) -> Transport {
+        let On {
+            channel,
+            next: psn,
+            answered,
+            place,
+        } = on;
+        let psn = match self.psn {
             "of the last request" => psn.minus(1),
             "2 ahead" => psn.plus(2),
             _ => psn,
         };
         let bytes = |length: u32| ask::random_bytes(t, "malformed", length);
-        let answered = peer.answering.end().minus(1);
         let response = |opcode: Opcode, payload: Vec<u8>| Transport {
             aeth: Some(Aeth::default().with_syndrome(Syndrome::ACK)),
             payload,

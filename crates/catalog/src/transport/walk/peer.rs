@@ -12,7 +12,7 @@ use verbatim_wire::packet::{CreditCode, Medium, NakCode, Opcode, Packet, Psn, RK
 
 use super::answering::Answering;
 use super::image::Image;
-use super::malformed::Malformed;
+use super::malformed::{Malformed, On};
 use super::more;
 use super::step::{Illegal, Step, WalkConnection, Want, Way};
 use super::stray;
@@ -512,7 +512,13 @@ impl Peer {
             t.send_frame(labels::REQUEST, &self.requester.channel.frame(&message.packets[0]))?;
             self.next = self.next.next();
         }
-        let frame = malformed.frame(t, self);
+        let on = On {
+            channel: &self.requester.channel,
+            next: self.next,
+            answered: self.answering.end().minus(1),
+            place: TARGET + 64,
+        };
+        let frame = malformed.frame(t, on);
         if t.executes_frame(&frame) {
             t.send_frame(labels::MALFORMED, &frame)?;
             while let Some(sign) = t.next_sign(self.requester.channel.qp, t.now().after(MOMENT))? {
