@@ -131,8 +131,8 @@ impl Files {
         self.write_each(&reported)
     }
 
-    /// Writes the files of a run that left no record, with one test case that has the reason. A CI server then shows the
-    /// reason, and not the absence of tests.
+    /// Writes the files of a run that left no record, with one test case that has the reason. A CI server then shows
+    /// the reason, and not the absence of tests.
     pub(crate) fn write_without_record(&self, spec: &v1::RunSpec, why: &(v1::Cause, String)) -> anyhow::Result<()> {
         let mut verdict = v1::Verdict {
             test: "run".into(),

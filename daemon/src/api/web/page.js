@@ -111,7 +111,7 @@ function runRow(run) {
   if (run.reason) state.push(span(run.reason, "note"));
   const counts = counted(run.counts);
   const tests = counts.length ? counts : [`${run.test_count} ${run.test_count === 1 ? "test" : "tests"}`];
-  return [named(link(run.name)), cell(...state), short(run.spec?.rig ?? ""), cell(...tests), cell(run.owner_name), short(time(run.create_time)), short(took(run))];
+  return [named(link(run.name)), cell(...state), short(run.spec?.rig ?? ""), cell(...tests), short(run.owner_name), short(time(run.create_time)), short(took(run))];
 }
 
 async function ask(what) {
