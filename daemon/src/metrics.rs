@@ -42,7 +42,7 @@ pub struct RigStands {
     pub state: RigState,
     /// The number of runs that wait for the rig.
     pub waiting: usize,
-    /// Whether the device cannot be reached, or did not answer the last run.
+    /// Whether the device cannot be reached, or the last run ended because of the rig.
     pub unreachable: bool,
 }
 
@@ -205,7 +205,7 @@ fn of_rigs(rigs: &BTreeMap<String, RigStands>) -> Registry {
     registry.register("rigs", "Rigs, by state", by_state);
     let help = "1 while the rig's device could not be restored";
     registry.register("rig_quarantined", help, quarantined);
-    let help = "1 while the rig's device cannot be reached, or after it did not answer the last run";
+    let help = "1 while the rig's device cannot be reached, or after a run that ended because of the rig";
     registry.register("rig_unreachable", help, unreachable);
     registry.register("rig_waiting_runs", "Runs that wait for the rig", waiting);
     registry

@@ -104,7 +104,7 @@ enum Task {
         #[command(subcommand)]
         device: Device,
     },
-    /// Run the tests of rxe on several kernels of Debian. Writes one page and one JSON document.
+    /// Run the tests of rxe on several kernels of Debian, and write one page and one JSON document.
     Matrix(matrix::Arguments),
     /// Run a long campaign. Without a name: list them.
     Campaign {
@@ -143,7 +143,8 @@ enum Device {
         /// Run the command on Debian's kernel too, and print how the verdicts differ.
         #[arg(long, value_parser = ["stock"], conflicts_with = "bare")]
         baseline: Option<String>,
-        /// Write all frames of the data cable to this file, as pcap. With --bare, two other RDMA programs can be watched.
+        /// Write all frames of the data cable to this file, as pcap. With --bare, two other RDMA programs can be
+        /// watched.
         #[arg(long, value_name = "FILE", conflicts_with = "baseline")]
         capture: Option<PathBuf>,
         /// The command, with `verbatim` and `verbatimd` on its PATH and a daemon that holds the rig `rxe`.

@@ -34,11 +34,11 @@ const LINES: usize = 12;
 /// Arguments of the matrix.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// A package of a kernel, in the order of versions; may be repeated. Without it: seven of Debian 12, one of its
-    /// backports.
+    /// Name of a kernel package; may be repeated, the oldest version first. Without --kernel and --deb: seven kernels
+    /// of Debian 12, and one of its backports.
     #[arg(long, value_name = "PACKAGE")]
     kernel: Vec<String>,
-    /// The file of a kernel package, behind the others; may be repeated.
+    /// File of a kernel package; may be repeated. These kernels run after those of --kernel.
     #[arg(long, value_name = "FILE")]
     deb: Vec<PathBuf>,
     /// Tests to run, as for `verbatim run`; may be repeated.
@@ -69,7 +69,7 @@ struct Matrix {
 struct Kernel {
     /// Name of the package.
     package: String,
-    /// Version of the package; empty if it is gone.
+    /// Version of the package; empty if the kernel was not run.
     version: String,
     /// The reason why nothing was run.
     not_run: Option<String>,
@@ -154,7 +154,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         kernels.len(),
         out.join("index.html").display()
     );
-    ensure!(count > 0, "no kernel ran");
+    ensure!(
+        count > 0,
+        "none of {} kernels ran, expected at least 1; the lines above name the reasons",
+        kernels.len()
+    );
     Ok(())
 }
 
@@ -183,8 +187,9 @@ fn one(
         let kept = serde_json::json!({ "version": version, "changelog": changelog(&deb, package) });
         fs::write(&facts, kept.to_string()).context("writing package.json")?;
         // The shell writes the document, because the lab's own output goes to stdout too.
-        let line = "place=$1; shift; verbatim run --rig rxe --known --record \"$place/record\" --json \"$@\" >\"$place/part.json\"; \
-                    code=$?; [ $code -le 3 ] && mv \"$place/part.json\" \"$place/report.json\"; exit $code";
+        let line = "place=$1; shift; verbatim run --rig rxe --known --record \"$place/record\" --json \"$@\" \
+                    >\"$place/part.json\"; code=$?; [ -s \"$place/part.json\" ] && mv \"$place/part.json\" \
+                    \"$place/report.json\"; exit $code";
         let words = ["sh", "-c", line, "sh"].map(OsString::from).into_iter();
         let words = words.chain([place.into(), "--seed".into(), arguments.seed.to_string().into()]);
         let set = arguments
@@ -257,7 +262,7 @@ fn downloaded(package: &str, place: &Path) -> anyhow::Result<PathBuf> {
     found.with_context(|| {
         let said = String::from_utf8_lossy(&output.stderr);
         let why = said.lines().find(|line| line.starts_with("E:")).unwrap_or_default();
-        format!("apt has no package of this name now ({why})")
+        format!("apt-get did not download the package ({why}); run apt-get update, or give its file with --deb")
     })
 }
 
@@ -269,7 +274,11 @@ fn field(deb: &Path, name: &str) -> anyhow::Result<String> {
         .arg(name)
         .output()
         .context("starting dpkg-deb")?;
-    ensure!(output.status.success(), "{} is no package", deb.display());
+    ensure!(
+        output.status.success(),
+        "dpkg-deb cannot read {}; download the package again",
+        deb.display()
+    );
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
@@ -302,7 +311,7 @@ fn compare(kernels: &mut [Kernel]) {
         return;
     };
     let before = before.iter().rev().find(|kernel| kernel.not_run.is_none());
-    let none = |line: &String| line.starts_with("linux");
+    let is_heading = |line: &String| line.starts_with("linux");
     let Some(before) = before.filter(|_| last.not_run.is_none()) else {
         last.changelog.clear();
         return;
@@ -320,8 +329,8 @@ fn compare(kernels: &mut [Kernel]) {
     let since = last
         .changelog
         .iter()
-        .take_while(|line| !none(line) || !line.contains(&heading));
-    last.changelog = since.filter(|line| !none(line)).take(LINES).cloned().collect();
+        .take_while(|line| !is_heading(line) || !line.contains(&heading));
+    last.changelog = since.filter(|line| !is_heading(line)).take(LINES).cloned().collect();
 }
 
 #[cfg(test)]

@@ -19,13 +19,13 @@ pub(crate) fn with_kernel_reports(trace: &Trace, mut came: Came, findings: &mut 
             }
             continue;
         }
-        // Frames of the host's own, such as those of its next boot, are no cause.
+        // Only after a crash are the last frames of the tester its probable cause.
         let sent = trace
             .timeline
             .frames
             .iter()
             .rev()
-            .filter(|frame| !frame.received && !frame.label.is_empty());
+            .filter(|frame| trace.stopped.is_some() && !frame.received && !frame.label.is_empty());
         let last = sent.take(2).map(Evidence::from);
         findings
             .claim(KERNEL, format!("kernel {name}"))

@@ -37,7 +37,7 @@ pub use parameters::{WrongParameter, expected_of, wrong_parameters};
 pub use register::Register;
 pub use select::{SelectError, is_exact, select, select_or_all_errors};
 pub use statements::{Statement, canonical, statement, statements, typable};
-pub use transport::{Rows, crashes_by, failed_rows, rows};
+pub use transport::{Rows, broken_values, failed_rows, rows};
 pub use words::{has_word, mentions, nearest_word};
 
 /// The version of the catalogue, stored in every record.

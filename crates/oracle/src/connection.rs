@@ -281,7 +281,8 @@ impl Connection {
                     window.cursor = Some(parsed.psn.next());
                 }
                 // The responder may read the PSN of a packet whose other headers are incomplete.
-                if parsed.packet.icrc_is_right() && matches!(place, Place::Ahead(_) | Place::Far) {
+                let is_cut = parsed.bth.tver() == 0 && parsed.packet.missing_header().is_some();
+                if is_cut && parsed.packet.icrc_is_right() && matches!(place, Place::Ahead(_) | Place::Far) {
                     window.strayed(parsed.psn);
                 }
                 return;

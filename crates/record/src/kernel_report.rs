@@ -27,7 +27,7 @@ const BEGINNINGS: [&str; 14] = [
 const PANIC: &str = "Kernel panic - not syncing: ";
 
 /// Returns each report on a console, as the lines that the kernel printed. An Oops and the panic that it causes are
-/// one report. A line without the kernel's time is none of the kernel's, since programs write to a console too.
+/// one report. A line without a kernel timestamp is ignored: programs also write to the console.
 #[must_use]
 pub fn kernel_reports(console: &str) -> Vec<String> {
     let mut reports: Vec<Vec<&str>> = Vec::new();
@@ -36,7 +36,11 @@ pub fn kernel_reports(console: &str) -> Vec<String> {
     for line in console.lines() {
         since_line = since_line.saturating_add(1);
         let text = without_time(line);
-        let is_timed = text.len() < line.trim_start().len();
+        let in_brackets = line
+            .trim_start()
+            .strip_prefix('[')
+            .and_then(|rest| rest.split_once(']'));
+        let is_timed = in_brackets.is_some_and(|(time, _)| time.trim().parse::<f64>().is_ok());
         let begins = is_timed && BEGINNINGS.iter().any(|beginning| text.starts_with(beginning));
         // An Oops has further lines that look like a beginning, until the end of its trace.
         let is_consequence = is_timed && text.starts_with(PANIC) && since_line <= UNTIL_PANIC;
@@ -157,6 +161,7 @@ mod tests {
         for other in [
             "[3] eth0 speed is unknown, defaulting to 1000",
             "WARNING: a program wrote this",
+            "[agent] WARNING: a program wrote this",
         ] {
             assert!(kernel_reports(other).is_empty(), "{other}");
         }

@@ -23,6 +23,7 @@
 //! match open.session {
 //!     Session::Virtual(config) => println!("{:?}", config.profile()),
 //!     Session::Real(mut rig) => println!("{}", rig.now()),
+//!     Session::Closed => println!("closed"),
 //! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -77,6 +78,8 @@ pub enum Session {
     Virtual(VirtualConfig),
     /// A port that sends in real time. Dropping it closes the port.
     Real(Box<dyn Rig + Send>),
+    /// The port was closed for a reset of the device, and is not open again. No test can run.
+    Closed,
 }
 
 impl fmt::Debug for Session {
@@ -84,6 +87,7 @@ impl fmt::Debug for Session {
         match self {
             Self::Virtual(config) => f.debug_tuple("Virtual").field(config).finish(),
             Self::Real(rig) => write!(f, "Real(at {})", rig.now()),
+            Self::Closed => f.write_str("Closed"),
         }
     }
 }

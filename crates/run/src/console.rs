@@ -77,20 +77,28 @@ fn open(path: &Path) -> io::Result<(File, u64)> {
         .open(path)?;
     let metadata = file.metadata()?;
     if !metadata.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "expected a regular file"));
+        let kind = if metadata.is_dir() {
+            "directory"
+        } else {
+            "pipe or device"
+        };
+        let why = format!("it is a {kind}, expected a regular file");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     }
     Ok((file, metadata.len()))
 }
 
-/// Returns the text behind `read`, and moves `read` to the end of the file.
+/// Returns the complete lines after `read`, and moves `read` to their end.
 fn since(path: &Path, read: &mut u64) -> io::Result<String> {
     let (mut file, length) = open(path)?;
     // A shorter file is a new one, after a rotation of logs.
-    let from = if length < *read { 0 } else { *read };
-    file.seek(SeekFrom::Start(from.max(length.saturating_sub(MOST))))?;
+    let from = if length < *read { 0 } else { *read }.max(length.saturating_sub(MOST));
+    file.seek(SeekFrom::Start(from))?;
     let mut text = Vec::new();
-    file.take(MOST).read_to_end(&mut text)?;
-    *read = length;
+    file.take(length - from).read_to_end(&mut text)?;
+    // The next call reads a line that is not complete yet.
+    text.truncate(text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1));
+    *read = from + text.len() as u64;
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 

@@ -1,9 +1,9 @@
 //! Device locks: only one process at a time uses a device, independent of rig names, journal directories and
-//! containers (see [`locks`]).
+//! containers (see [`locks`]). For containers, see the limits in `docs/daemon.md`.
 //!
-//! Locks of root and of this user always count. A lock of another user counts only if that user has access to the
-//! device: the user may open the device file, or write to the model's socket. A user without access therefore cannot
-//! block the device.
+//! Locks of root and of this user always count. A lock of another user counts only if owner, group and mode of
+//! the device file, or of the model's socket, give that user access. Access by an access control list does not count. A
+//! user without access therefore cannot block the device.
 //!
 //! A worker in a unit of its own distrusts the workers of other rigs, which have the same user. For such a worker, a
 //! socket of this user counts only under a PortGUID.

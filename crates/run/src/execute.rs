@@ -25,7 +25,7 @@ use crate::reset;
 use crate::shrink::{self, Try};
 use crate::sink::RunSink;
 use crate::state::StateDirectory;
-use verbatim_rig::{OpenRig, ResetConfig, RigConfig, RigKind, Session, VirtualConfig};
+use verbatim_rig::{OpenRig, ResetConfig, RigConfig, RigKind, Session};
 use verbatim_wire::MKey;
 
 /// The settings of a run.
@@ -360,21 +360,20 @@ fn one_test(
         Time(0)
     } else {
         let now = perform(open, &mut sink, journal.get(), case);
-        let mut has_crashed = false;
-        for report in consoles.reports() {
-            has_crashed |= report.side == Side::Dut;
-            sink.put(Entry::KernelReport(report));
-        }
+        let has_crashed = told(&mut sink, consoles) && sink.tracing.trace().is_ok_and(|trace| trace.stopped.is_some());
         let is_walk = request.shrinks && shrink::is_walk(case.test);
         // A walk is repeated, which needs a device that responds.
         if is_walk && has_crashed {
-            after = reset_after(open, &mut sink, journal, (request, is_last))?;
+            after = reset_after(open, &mut sink, journal, (request, is_last), consoles)?;
         }
-        if is_walk && !matches!(after, After::Over(_)) {
-            shorten(open, &mut sink, journal, (case, request, now, has_crashed), consoles)?;
+        if is_walk
+            && !matches!(after, After::Over(_))
+            && let Some(why) = shorten(open, &mut sink, journal, (case, request, now, has_crashed), consoles)?
+        {
+            after = After::Over(why);
         }
         if matches!(after, After::AsItWas) {
-            after = reset_after(open, &mut sink, journal, (request, is_last))?;
+            after = reset_after(open, &mut sink, journal, (request, is_last), consoles)?;
         }
         now
     };
@@ -396,6 +395,16 @@ fn one_test(
     Ok((verdict, stopped, after))
 }
 
+/// Puts the reports that the kernels have printed into a record. Returns whether the DUT's kernel reported an error.
+fn told(sink: &mut dyn Sink, consoles: &mut Consoles) -> bool {
+    let mut is_of_dut = false;
+    for report in consoles.reports() {
+        is_of_dut |= report.side == Side::Dut;
+        sink.put(Entry::KernelReport(report));
+    }
+    is_of_dut
+}
+
 /// The state of the rig after a test.
 enum After {
     /// No reset was needed.
@@ -413,6 +422,7 @@ fn reset_after(
     sink: &mut RunSink<'_, '_>,
     journal: &mut RunJournal,
     (request, is_last): (&Request, bool),
+    consoles: &mut Consoles,
 ) -> Result<After, RunError> {
     let (Some(config), Session::Real(rig)) = (&request.rig.reset, &mut open.session) else {
         return Ok(After::AsItWas);
@@ -434,22 +444,30 @@ fn reset_after(
     if silent.is_empty() && (is_last || is_changed || config.only_when_silent) {
         return Ok(After::AsItWas);
     }
-    let (reset, over) = revive(open, journal, (request, config), (silent, &keys), &mut *sink.report);
+    // Text that arrived late belongs to this test.
+    told(sink, consoles);
+    let (reset, over) = revive(
+        open,
+        journal,
+        (request, config, consoles),
+        (silent, &keys),
+        &mut *sink.report,
+    );
     sink.put(Entry::Reset(Box::new(reset)));
     Ok(over.map_or(After::Reset, After::Over))
 }
 
-/// Runs the reset command, opens the rig again, and restores the changes of the journal. `silent` is the reason why the
-/// device does not respond, if it does not. Returns the reason why the rig cannot be used any more, if so.
+/// Runs the reset command, opens the rig again, and restores the changes of the journal. `silent` is empty if the
+/// device responds, else the reason why it does not. If the rig can no longer be used, also returns the reason.
 fn revive(
     open: &mut OpenRig,
     journal: &mut RunJournal,
-    (request, config): (&Request, &ResetConfig),
+    (request, config, consoles): (&Request, &ResetConfig, &mut Consoles),
     (silent, keys): (String, &[MKey]),
     report: &mut dyn FnMut(Event),
 ) -> (Reset, Option<String>) {
     // Close the agent's connection and the socket, because the reset may end both.
-    open.session = Session::Virtual(VirtualConfig::default());
+    open.session = Session::Closed;
     let mut reset = reset::command(config, &request.cancel);
     reset.silent = silent;
     reset.after = match verbatim_rig::open(&request.rig.in_run(request.spec.seed), Arc::clone(&request.cancel)) {
@@ -464,6 +482,8 @@ fn revive(
             after
         }
     };
+    // The text of the boot belongs to no test.
+    drop(consoles.reports());
     let mut over = None;
     if !reset.after.is_empty() {
         over = Some(format!("the device did not answer after its reset: {}", reset.after));
@@ -471,9 +491,7 @@ fn revive(
         let restored = recover_first(&request.rig, open, journal, report);
         over = restored.err().map(|error| error.to_string());
     }
-    if let Session::Real(_) = &open.session
-        && let Session::Real(rig) = core::mem::replace(&mut open.session, Session::Virtual(VirtualConfig::default()))
-    {
+    if let Session::Real(rig) = core::mem::replace(&mut open.session, Session::Closed) {
         open.session = Session::Real(Box::new(Leased::new(rig, Arc::clone(&request.lease))));
     }
     (reset, over)
@@ -492,18 +510,26 @@ fn perform(open: &mut OpenRig, sink: &mut dyn Sink, journal: &mut dyn Journal, c
             let _: Ran = run(rig.as_mut(), info, sink, journal, case);
             rig.now()
         }
+        Session::Closed => {
+            sink.put(Entry::Begin(Box::new(case.begin(info))));
+            let text = "the rig was not opened again after the reset of its device".into();
+            let reason = StopReason::RigGone;
+            sink.put(Entry::Stopped(Stopped { reason, text }));
+            Time(0)
+        }
     }
 }
 
 /// Repeats a failed walk with fewer and fewer steps. The shortest walk that still fails becomes a note in the record.
-/// If the DUT's host crashed in a row, first runs the rows behind it, and makes notes of their verdicts.
+/// If the DUT's kernel reported an error in a row, first runs the rows after it, and adds notes of their verdicts.
+/// Returns the reason why the rig can no longer be used, if a reset failed.
 fn shorten(
     open: &mut OpenRig,
     sink: &mut RunSink<'_, '_>,
     journal: &mut RunJournal,
     (case, request, now, has_crashed): (&Case<'_>, &Request, Time, bool),
     consoles: &mut Consoles,
-) -> Result<(), RunError> {
+) -> Result<Option<String>, RunError> {
     /// Time limit of all tries on hardware. Tries on a simulated rig have no time limit.
     const PATIENCE: Duration = Duration::from_secs(120);
     /// Time limit if the host restarts after each failed try.
@@ -512,12 +538,14 @@ fn shorten(
     const AGAIN: u32 = 2;
     let whole = judge_trace(sink.tracing.trace().map_err(JudgeError::from)?)?;
     if whole.outcome() != Outcome::Fail {
-        return Ok(());
+        return Ok(None);
     }
+    let mut lost = None;
     let simulated = open.info.simulated;
     let is_fresh = matches!(open.session, Session::Virtual(_));
+    let is_over = || request.cancel.load(Ordering::Relaxed) || request.lease.is_over();
     let mut go = |given: &[(&str, u64)]| {
-        if request.cancel.load(Ordering::Relaxed) {
+        if lost.is_some() || is_over() {
             return None;
         }
         let others = case
@@ -531,20 +559,22 @@ fn shorten(
         };
         let mut tracing = Tracing::default();
         perform(open, &mut tracing, journal.get(), &part);
-        let mut crashes = false;
-        for report in consoles.reports() {
-            crashes |= report.side == Side::Dut;
-            tracing.put(Entry::KernelReport(report));
-        }
+        let is_of_dut = told(&mut tracing, consoles);
         let trace = tracing.trace().ok()?;
         let stopped = trace.stopped.as_ref().map(|stopped| stopped.reason);
         let verdict = judge_trace(trace).ok()?;
+        let crashes = is_of_dut && stopped.is_some();
         if let (true, Some(config), Session::Real(rig)) = (crashes, &request.rig.reset, &mut open.session) {
+            // After the end of the lease, the device may be another run's.
+            if is_over() {
+                return None;
+            }
             let keys = [open.info.key];
             let silent = reset::found(rig.as_mut(), &open.info, &keys);
             if !silent.is_empty() {
-                let (_, over) = revive(open, journal, (request, config), (silent, &keys), &mut *sink.report);
-                return Some(verdict).filter(|_| over.is_none());
+                let how = (request, config, &mut *consoles);
+                lost = revive(open, journal, how, (silent, &keys), &mut *sink.report).1;
+                return Some(verdict).filter(|_| lost.is_none());
             }
         }
         let ends = ends_the_run(&verdict, stopped, (is_fresh, false)).is_some();
@@ -552,7 +582,7 @@ fn shorten(
     };
     let mut notes = Vec::new();
     if has_crashed {
-        notes = behind_a_crash(case, &whole, &mut go);
+        notes = after_a_report(case, &whole, &mut go);
     }
     let begun = now_ns();
     let patience = if has_crashed { PATIENCE_AT_CRASHES } else { PATIENCE };
@@ -579,17 +609,19 @@ fn shorten(
         let at = Span::exactly(now);
         sink.put(Entry::Note(Note { at, text }));
     }
-    Ok(())
+    Ok(lost)
 }
+
+/// The most reports of the kernel that one run of rows survives.
+const CRASHES: usize = 40;
 
 /// Runs a walk with other values of these parameters. Returns None if no more runs are possible.
 type Go<'a> = dyn FnMut(&[(&str, u64)]) -> Option<Verdict> + 'a;
 
-/// Runs the rows behind the row at which the DUT's host crashed, again and again while they crash the host. Each time,
-/// leaves out the rows with one value more: that which most probably crashed the host. Returns a note for each run.
-fn behind_a_crash(case: &Case<'_>, whole: &Verdict, go: &mut Go<'_>) -> Vec<String> {
-    /// Greatest number of crashes.
-    const CRASHES: usize = 40;
+/// Runs the rows after the one at which the DUT's kernel reported an error. Repeats this while a row causes a report,
+/// at most [`CRASHES`] times. Each repetition also leaves out the rows with a value that probably caused a report.
+/// Returns a note for each repetition.
+fn after_a_report(case: &Case<'_>, whole: &Verdict, go: &mut Go<'_>) -> Vec<String> {
     let mut notes = Vec::new();
     let is_one = case.parameters.iter().any(|(name, value)| name == "row" && *value > 0);
     if is_one || !case.test.parameters.iter().any(|parameter| parameter.name == "first") {
@@ -598,14 +630,22 @@ fn behind_a_crash(case: &Case<'_>, whole: &Verdict, go: &mut Go<'_>) -> Vec<Stri
     let mut last = verbatim_catalog::failed_rows(whole).last().copied();
     let strength = case.parameter("strength", false).unwrap_or(2);
     let mut without = case.parameter("without", false).unwrap_or(0);
+    let mut suspected = 0;
     while let (Some(row), true) = (last, notes.len() < CRASHES) {
         let first = row + 1;
-        without |= verbatim_catalog::crashes_by(case.test.id, strength, row);
+        // Of two values, the one that is in two such rows is suspected.
+        let broken = verbatim_catalog::broken_values(case.test.id, strength, row);
+        without |= if broken.count_ones() == 1 {
+            broken
+        } else {
+            broken & suspected
+        };
+        suspected |= broken;
         let Some(verdict) = go(&[("first", first), ("without", without)]) else {
-            notes.push(format!("behind the crash: rows {first} and on did not run"));
+            notes.push(format!("after the kernel report: rows {first} and later did not run"));
             break;
         };
-        // Only a report of the host's kernel is a crash. Other failed rows end nothing, so that all rows have run.
+        // Only a report of the kernel counts. Rows that fail in another way do not end the test.
         let rows = verbatim_catalog::failed_rows(&verdict);
         last = rows.last().copied().filter(|_| verdict.fails(verbatim_catalog::KERNEL));
         let reason = verdict.reason.split(" (with it: ").next().unwrap_or_default();
@@ -614,14 +654,20 @@ fn behind_a_crash(case: &Case<'_>, whole: &Verdict, go: &mut Go<'_>) -> Vec<Stri
                 let fails = format!("row {row} fails: ");
                 let words = verdict.observations.iter().find_map(|of| of.text.strip_prefix(&fails));
                 let words = words.and_then(|words| words.split(';').next()).unwrap_or_default();
-                format!("behind the crash: row {row} crashes the host, too: {words} (--set row={row}): {reason}")
+                format!("after the kernel report: row {row} causes one too: {words} (--set row={row}): {reason}")
             }
             None => format!(
-                "behind the crash: rows {first} and on, without the values that crashed the host (--set \
+                "after the kernel report: rows {first} and later, without the rows with a value of earlier ones (--set \
                  without={without}): {} {reason}",
                 verdict.outcome()
             ),
         });
+    }
+    if let Some(row) = last.filter(|_| notes.len() == CRASHES) {
+        let first = row + 1;
+        notes.push(format!(
+            "after the kernel report: rows {first} and later did not run, after {CRASHES} reports"
+        ));
     }
     notes
 }

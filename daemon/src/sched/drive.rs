@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tracing::Span;
-use verbatim_proto::v1::{Cause, LogLine, RunInfo, Verdict};
+use verbatim_proto::v1::{Cause, LogLine, Outcome, RunInfo, Verdict};
 use verbatim_record::Restored;
 use verbatim_tester::{FileJournal, Unrestored};
 
@@ -147,7 +147,7 @@ impl Scheduler {
                 live.begin(scheduler.store.as_ref(), scheduler.store.now_ns())?;
                 let slot = scheduler.state().plan.slot(&rig.name).cloned();
                 if let Some(why) = slot.as_ref().and_then(|slot| slot.reach.failed()) {
-                    let text = format!("the device of rig {} did not answer the last run: {why}", rig.name);
+                    let text = format!("the last run on rig {} ended because of the rig: {why}", rig.name);
                     let told = vec![Event::LogLine(LogLine { text })];
                     live.tell(scheduler.store.as_ref(), scheduler.store.now_ns(), told);
                 }
@@ -313,8 +313,8 @@ impl Scheduler {
             WorkerEnd::Finished(info) => Some(*info),
             WorkerEnd::Failed { .. } | WorkerEnd::GaveWay => None,
         };
-        let answered = match ending.cause {
-            Some(Cause::Rig) => Err(format!("runs/{}: {}", live.id(), ending.reason)),
+        let answered = match (ending.outcome, ending.cause) {
+            (Outcome::Error, Some(Cause::Rig)) => Err(format!("runs/{}: {}", live.id(), ending.reason)),
             _ => Ok(()),
         };
         spans::run_ended(span, &ending);

@@ -41,7 +41,7 @@ fn open(socket: &Path) -> Box<dyn Rig + Send> {
         .session
     {
         Session::Real(rig) => rig,
-        Session::Virtual(_) => panic!("not a real rig"),
+        Session::Virtual(_) | Session::Closed => panic!("not a real rig"),
     }
 }
 

@@ -1418,7 +1418,7 @@ pub struct Rig {
     /// State of the rig.
     #[prost(enumeration = "RigState", tag = "4")]
     pub state: i32,
-    /// Reason and remedy, if the rig is quarantined, draining or unreachable, or did not answer the last run; else empty.
+    /// Reason and remedy, if the rig is quarantined, draining or unreachable, or ended its last run; else empty.
     #[prost(string, tag = "5")]
     pub state_reason: ::prost::alloc::string::String,
     /// The current run: "runs/ID"; empty if there is none.

@@ -51,7 +51,7 @@ fn config(directory: &Path) -> anyhow::Result<RigConfig> {
 fn real(open: &mut OpenRig) -> anyhow::Result<&mut dyn Rig> {
     match &mut open.session {
         Session::Real(rig) => Ok(rig.as_mut()),
-        Session::Virtual(_) => bail!("the rig must be real"),
+        Session::Virtual(_) | Session::Closed => bail!("the rig must be real"),
     }
 }
 

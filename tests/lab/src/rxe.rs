@@ -72,6 +72,14 @@ impl RxeLab {
         reboots: bool,
         capture: Option<&Path>,
     ) -> anyhow::Result<RxeLab> {
+        if let Some(capture) = capture {
+            let directory = capture.parent().filter(|parent| !parent.as_os_str().is_empty());
+            anyhow::ensure!(
+                directory.is_none_or(Path::is_dir),
+                "cannot write {}: its directory does not exist",
+                capture.display()
+            );
+        }
         let image = Image::of(kernel)?;
         let directory = tempfile::Builder::new().prefix("verbatim-rxe-").tempdir();
         let directory = directory.context("making a temporary directory")?;

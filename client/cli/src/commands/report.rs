@@ -91,21 +91,23 @@ impl Files {
         self.ktap.as_deref().is_some_and(is_stdout)
     }
 
-    /// Checks that the files of a run can be written at its end.
-    pub(crate) fn refuse_unwritable(&self) -> Result<(), Usage> {
-        let ktap = self.ktap.as_deref().filter(|_| self.prints_ktap());
+    /// Checks that the files of a run can be written at its end. `json`: whether the run prints JSON.
+    pub(crate) fn refuse_unwritable(&self, json: bool) -> Result<(), Usage> {
+        let on_stdout = self.wanted().iter().filter(|(file, _)| is_stdout(file)).count();
+        if on_stdout > usize::from(self.prints_ktap()) {
+            return Err(Usage(
+                "a report of `verbatim run` needs a file: stdout has the lines of the run; `verbatim report` can print \
+                 to stdout"
+                    .into(),
+            ));
+        }
+        if json && on_stdout > 0 {
+            return Err(Usage(
+                "--json and --ktap - both print on stdout; give --ktap a file".into(),
+            ));
+        }
         for (file, _) in self.wanted() {
-            if ktap.is_some_and(|ktap| core::ptr::eq(ktap, file)) {
-                continue;
-            }
-            if is_stdout(file) {
-                return Err(Usage(
-                    "a report of `verbatim run` needs a file: stdout has the lines of the run; `verbatim report` can print \
-                     to stdout"
-                        .into(),
-                ));
-            }
-            if !directory_of(file).is_dir() {
+            if !is_stdout(file) && !directory_of(file).is_dir() {
                 return Err(Usage(format!(
                     "cannot write {}: its directory does not exist",
                     file.display()
@@ -160,16 +162,19 @@ impl Files {
     }
 
     fn write_each(&self, reported: &Reported<'_>) -> anyhow::Result<()> {
-        for (file, form) in self.wanted() {
-            if is_stdout(file) {
-                print::document_of_another_form(&form(reported))?;
-                continue;
-            }
-            write(file, &form(reported))?;
-            print::note(format_args!("wrote {}", file.display()));
-        }
-        Ok(())
+        self.wanted().into_iter().try_for_each(|wanted| put(wanted, reported))
     }
+}
+
+/// Writes a report to its file, or prints it.
+fn put((file, form): (&Path, Form), reported: &Reported<'_>) -> anyhow::Result<()> {
+    let text = form(reported);
+    if is_stdout(file) {
+        return print::document_of_another_form(&text);
+    }
+    write(file, &text)?;
+    print::note(format_args!("wrote {}", file.display()));
+    Ok(())
 }
 
 /// Returns whether a directory has the whole record of a run.
@@ -217,15 +222,7 @@ pub(crate) fn run(arguments: &Arguments, finder: Finder<'_>) -> anyhow::Result<E
         tolerates_known: arguments.known.known,
         seal: &kept.seal,
     };
-    for (file, form) in wanted {
-        let text = form(&reported);
-        if is_stdout(file) {
-            print::document_of_another_form(&text)?;
-        } else {
-            write(file, &text)?;
-            print::note(format_args!("wrote {}", file.display()));
-        }
-    }
+    wanted.into_iter().try_for_each(|wanted| put(wanted, &reported))?;
     Ok(ExitCode::SUCCESS)
 }
 

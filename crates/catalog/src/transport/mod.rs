@@ -89,7 +89,7 @@ mod c09_send_queue_error;
 mod walk;
 
 pub(crate) use walk::tell_if_broken;
-pub use walk::{Rows, crashes_by, failed_rows, rows};
+pub use walk::{Rows, broken_values, failed_rows, rows};
 
 use verbatim_tester::Test;
 

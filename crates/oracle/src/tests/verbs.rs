@@ -7,6 +7,7 @@ use verbatim_archives::golden;
 use verbatim_record::verbs::{Command, Event, Reply, pb};
 use verbatim_record::{Entry, Passed, Span, TimeSource, Trace, WcStatus};
 use verbatim_wire::packet::{Bth, Medium, Opcode, Packet};
+use verbatim_wire::verbs::WcOpcode;
 use verbatim_wire::{edit, mend_icrc};
 
 use crate::verbs;
@@ -445,6 +446,59 @@ fn datagram_completion_needs_a_request() {
         renumber(all);
     };
     assert_eq!(broken("c09-datagrams", one_more), ["datagram-done"]);
+}
+
+fn on_hardware(entries: &mut [Entry]) {
+    for entry in entries {
+        if let Entry::Begin(begin) = entry {
+            begin.simulated = false;
+        }
+    }
+}
+
+/// Returns the completions of receives that hold datagrams.
+fn received(entries: &mut [Entry]) -> Vec<&mut pb::Completion> {
+    let all = completions(entries).into_iter();
+    all.filter(|of| of.opcode == WcOpcode::RECV.0 && of.status == WcStatus::SUCCESS.0)
+        .collect()
+}
+
+#[test]
+fn overtaken_datagram_breaks_no_rule_on_hardware() {
+    let exchange = |all: &mut Vec<Entry>| {
+        // Send the second datagram directly after the first one, before the completion of the first.
+        let is_sent = |entry: &Entry| matches!(entry, Entry::Frame(frame) if !frame.received && frame.label != 0);
+        let [first, second] = [nth(all, 0, is_sent), nth(all, 1, is_sent)];
+        let moved = all.remove(second);
+        all.insert(first + 1, moved);
+        renumber(all);
+        let mut of = received(all);
+        let [first, second] = [(of[0].byte_len, of[0].imm), (of[1].byte_len, of[1].imm)];
+        assert_ne!(first, second);
+        (of[0].byte_len, of[0].imm) = second;
+        (of[1].byte_len, of[1].imm) = first;
+    };
+    let names = broken("c09-datagrams", exchange);
+    assert!(names.contains(&"datagram-received"), "{names:?}");
+    let late = |all: &mut Vec<Entry>| {
+        exchange(all);
+        on_hardware(all);
+    };
+    let names = broken("c09-datagrams", late);
+    assert!(!names.contains(&"datagram-received"), "{names:?}");
+}
+
+#[test]
+fn short_datagrams_must_arrive_on_hardware() {
+    let is_receive = |entry: &Entry| match entry {
+        Entry::VerbsTold(told) => matches!(&told.event, Event::Completion(of) if of.opcode == WcOpcode::RECV.0),
+        _ => false,
+    };
+    let names = broken("c09-datagrams", |all| {
+        all.retain(|entry| !is_receive(entry));
+        on_hardware(all);
+    });
+    assert_eq!(names, ["datagram-received"]);
 }
 
 #[test]

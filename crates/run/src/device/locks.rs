@@ -23,6 +23,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -151,7 +152,7 @@ pub fn prepare(rig: &str) -> io::Result<()> {
 pub(super) struct Lock {
     record: PathBuf,
     records: Records,
-    /// Whether the record has nothing to say any more.
+    /// Whether the record can be removed: the device is unchanged, and its generation is 0.
     is_over: Cell<bool>,
     _names: Vec<Name>,
     _node: Option<File>,
@@ -201,8 +202,8 @@ impl Drop for Lock {
     }
 }
 
-/// A bound name. A thread accepts the connections of the processes that look who has the name: without it, their
-/// connections would fill the queue of the socket, and later processes would not see who has the name.
+/// A bound name. A thread accepts connections, because processes connect to find the holder of the name. Without it,
+/// these connections would fill the socket's queue, and later processes would not find the holder.
 #[derive(Debug)]
 struct Name {
     socket: UnixListener,
@@ -212,7 +213,17 @@ struct Name {
 impl Name {
     fn new(socket: UnixListener) -> io::Result<Self> {
         let ours = socket.try_clone()?;
-        let accept = move || while ours.accept().is_ok() {};
+        let accept = move || {
+            loop {
+                match ours.accept() {
+                    Ok(_) => {}
+                    // The socket was shut down.
+                    Err(error) if error.raw_os_error() == Some(libc::EINVAL) => break,
+                    // A lack of descriptors passes.
+                    Err(_) => thread::sleep(Duration::from_millis(100)),
+                }
+            }
+        };
         Ok(Self {
             socket,
             accepting: Some(thread::Builder::new().name("lock".into()).spawn(accept)?),

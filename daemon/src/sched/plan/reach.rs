@@ -64,11 +64,11 @@ impl Reach {
             ),
             (None, Some(why)) if self.fresh_until.is_none() => (
                 RigState::Unreachable,
-                format!("its device did not answer the last run, and the daemon checks it: {why}"),
+                format!("its last run ended because of the rig, and the daemon checks it: {why}"),
             ),
             (None, Some(why)) => (
                 RigState::Idle,
-                format!("its port opens, but its device did not answer the last run; the next run tries again: {why}"),
+                format!("its port opens, but its last run ended because of the rig; the next run tries again: {why}"),
             ),
             (None, None) => (RigState::Idle, String::new()),
         }

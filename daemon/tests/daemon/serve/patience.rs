@@ -110,7 +110,7 @@ async fn unreachable_device_has_cause_rig() {
             break line.text;
         }
     };
-    assert!(told.contains("did not answer the last run: runs/"), "{told}");
+    assert!(told.contains("ended because of the rig: runs/"), "{told}");
     assert_eq!(clients.ended(&next.name).await.outcome(), Outcome::Pass);
     let rig = clients.rig("rigs/model").await;
     assert!(!rig.state_reason.contains("did not answer"), "{}", rig.state_reason);

@@ -104,7 +104,7 @@ pub(crate) fn play(role: &str) {
 fn real(session: &mut Session) -> &mut dyn Rig {
     match session {
         Session::Real(rig) => &mut **rig,
-        Session::Virtual(_) => panic!("not a real rig"),
+        Session::Virtual(_) | Session::Closed => panic!("not a real rig"),
     }
 }
 

@@ -32,6 +32,14 @@ fn wrong_words_get_suggestions() {
         ("run C13_013 --set wait_s=1", ["--set wait_s", "of these tests: none"]),
         ("run --set wait_s", ["--set wait_s", "NAME=VALUE was expected"]),
         (
+            "run C13_013 --json --ktap -",
+            ["--json and --ktap - both print on stdout", "give --ktap a file"],
+        ),
+        (
+            "run C13_013 --tap - --ktap -",
+            ["needs a file", "`verbatim report` can print to stdout"],
+        ),
+        (
             "run --set illegal_parts=70000",
             ["--set illegal_parts=70000", "a number from 0 to "],
         ),

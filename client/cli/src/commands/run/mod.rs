@@ -255,7 +255,7 @@ pub(crate) fn run(arguments: &Arguments, place: &Place) -> anyhow::Result<ExitCo
         ))
         .into());
     }
-    arguments.reports.refuse_unwritable()?;
+    arguments.reports.refuse_unwritable(arguments.json)?;
     let spec = arguments.spec()?;
     match place {
         Place::Server(address) => {

@@ -1,7 +1,7 @@
-//! Malformed packets: a packet of the wire's grammar, broken in named ways.
+//! Malformed packets: sound packets with altered headers, lengths or bytes.
 //!
-//! Each packet has the right ICRC, if its row does not say otherwise. Otherwise most devices would drop it before they
-//! read the broken field.
+//! Each packet has the right ICRC, unless its row says otherwise: most devices drop a packet with a wrong ICRC before
+//! they read the altered field.
 
 use verbatim_tester::Tester;
 use verbatim_tester::peer::Channel;

@@ -38,7 +38,7 @@ pub(super) use matrix::{ASKED, DATAGRAMS, MALFORMED, POSTED, REFUSED, STRAYS};
 pub(super) use matrix::{
     PAIR_ACCESS, PAIR_ATOMICS, PAIR_LENGTH, PAIR_ORDER, PAIR_RNR, PAIR_RNR_RETRY, PAIR_SEQUENCE, PAIR_TIMEOUT,
 };
-pub use matrix::{Rows, crashes_by, failed_rows, rows};
+pub use matrix::{Rows, broken_values, failed_rows, rows};
 use peer::Peer;
 use step::{ON_ONE, WalkConnection};
 

@@ -521,10 +521,13 @@ impl Peer {
         let frame = malformed.frame(t, on);
         if t.executes_frame(&frame) {
             t.send_frame(labels::MALFORMED, &frame)?;
-            while let Some(sign) = t.next_sign(self.requester.channel.qp, t.now().after(MOMENT))? {
-                self.hear(t, &sign)?;
+            for _ in 0..SIGNS {
+                match t.next_sign(self.requester.channel.qp, t.now().after(MOMENT))? {
+                    Some(sign) => self.hear(t, &sign)?,
+                    None => break,
+                }
             }
-            // A NAK ends what the peer asks for, but the DUT's own requests must still complete.
+            // A NAK ends the peer's requests, but the DUT's own requests must still complete.
             self.is_over = false;
             self.settle(t)?;
         }

@@ -31,7 +31,7 @@ pub(super) fn receives<'t>(pair: &Pair<'t>, talks: &[Talk<'t>], report: &mut Rep
         }
         let left = end.receives.len().saturating_sub(other.taken.len());
         let rest: Vec<Told<'t>> = told.collect();
-        // A refused request may end the receive that it would have taken with an error of its own.
+        // The receive of a refused request may complete with an error other than the flush error.
         let is_flushed = |told: &Told<'_>| match pair.trace.begin.simulated {
             true => told.status() == WcStatus::WR_FLUSH_ERR,
             false => told.status() != WcStatus::SUCCESS,

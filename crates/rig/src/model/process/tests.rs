@@ -61,7 +61,7 @@ impl Running {
     fn open(&self, cancel: Arc<AtomicBool>) -> Box<dyn Rig + Send> {
         match crate::open(&self.config(), cancel).unwrap().session {
             Session::Real(rig) => rig,
-            Session::Virtual(_) => panic!("not a real rig"),
+            Session::Virtual(_) | Session::Closed => panic!("not a real rig"),
         }
     }
 }
@@ -154,7 +154,7 @@ fn second_tester_is_refused_through_a_hard_link() {
     config.kind = RigKind::Model { socket: link };
     let second = || match crate::open(&config, Arc::default())?.session {
         Session::Real(rig) => Ok::<_, crate::RigError>(rig),
-        Session::Virtual(_) => panic!("not a real rig"),
+        Session::Virtual(_) | Session::Closed => panic!("not a real rig"),
     };
     // The refusal arrives while the rig is opened, or later on a busy host.
     let why = match second() {

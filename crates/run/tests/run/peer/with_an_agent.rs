@@ -22,7 +22,7 @@ const DUT_MAC: MacAddress = MacAddress([2, 0, 0, 0, 0, 1]);
 fn real(open: OpenRig) -> Box<dyn Rig + Send> {
     match open.session {
         Session::Real(rig) => rig,
-        Session::Virtual(_) => panic!("a virtual rig"),
+        Session::Virtual(_) | Session::Closed => panic!("a virtual rig"),
     }
 }
 

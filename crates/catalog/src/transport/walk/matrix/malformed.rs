@@ -1,4 +1,4 @@
-//! Rows with a malformed packet: a packet of the wire's grammar, broken in at most two ways.
+//! Rows with a malformed packet: a sound packet that is broken in at most two ways.
 
 use verbatim_record::verbs::pb::Operation as O;
 use verbatim_wire::packet::Opcode;
@@ -150,6 +150,9 @@ fn refuses(row: &Partial<'_>) -> Option<&'static str> {
     if !has_length && !matches!(length, "" | "8") {
         return Some("the packet has one length");
     }
+    if packet == "READ" && row.value("at") == "of the last request" {
+        return Some("a responder may execute a duplicate READ without a check of its headers");
+    }
     if !has_reth && !matches!(row.value("DMALen"), "" | "right") {
         return Some("the packet has no RETH");
     }
@@ -178,8 +181,8 @@ fn refuses(row: &Partial<'_>) -> Option<&'static str> {
     }
 }
 
-/// Returns the broken values of a row, a bit each: the lowest bit is the second value of the first factor that can be
-/// broken.
+/// Returns the broken values of a row as a bit mask. The lowest bit is the second value of the first factor in
+/// [`BREAKS`].
 pub(super) fn broken(family: &Family, row: &Row) -> u64 {
     let mut bit = 0;
     let mut mask = 0;

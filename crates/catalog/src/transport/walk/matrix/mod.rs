@@ -101,7 +101,7 @@ impl Matrix {
             all.retain(|(number, _)| *number >= first);
         }
         if self.is_malformed() {
-            // In the order of their numbers, so that `first` is behind a crash.
+            // Sort by number, so that `first` can skip the rows up to a crash.
             all.sort_by_key(|(number, _)| *number);
             let without = parameter("without");
             all.retain(|(_, row)| malformed::broken(self.family, row) & without == 0);
@@ -122,6 +122,8 @@ impl Matrix {
             let row = t.parameter("row");
             let why = if row > last as u64 {
                 format!("row {row} does not exist: the rows of strength {strength} are 1 to {last}")
+            } else if row == 0 {
+                format!("no row to run: `first` and `without` leave none of the {last} rows of strength {strength}")
             } else {
                 let keep = t.parameter("keep");
                 format!("no row to run: row {row} is impossible with the conditions that keep={keep} leaves")
@@ -247,21 +249,20 @@ fn is_part(parameter: impl Fn(&str) -> u64) -> bool {
 const SHOWN: usize = 10;
 /// Prefix of the observation that names a failed row.
 const FAILED: &str = "row ";
-/// Prefix of the note on rows behind a crash.
-const FURTHER: &str = "behind the crash: ";
+/// Prefix of the notes on the rows after a kernel report.
+const FURTHER: &str = "after the kernel report: ";
 
-/// Returns the mask of the broken value of a row of malformed packets that most probably crashed a host. The mask is a
-/// value of the test's parameter `without`. Returns 0 for other tests.
+/// Returns the broken values in a row of malformed packets as a bit mask, for the parameter `without`. Returns 0 for
+/// other tests.
 #[must_use]
-pub fn crashes_by(test: &str, strength: u64, row: u64) -> u64 {
+pub fn broken_values(test: &str, strength: u64, row: u64) -> u64 {
     let found = ALL
         .into_iter()
         .find(|(of, matrix)| of.id == test && matrix.is_malformed());
     let Some((_, matrix)) = found else { return 0 };
     let rows = &matrix.array(strength).rows;
     let row = usize::try_from(row.saturating_sub(1)).ok().and_then(|at| rows.get(at));
-    let mask = row.map_or(0, |row| malformed::broken(matrix.family, row));
-    mask & mask.wrapping_neg()
+    row.map_or(0, |row| malformed::broken(matrix.family, row))
 }
 
 /// Returns the numbers of the failed rows that a verdict names.
@@ -341,11 +342,11 @@ pub(in crate::transport) static MALFORMED: Test = Test {
     id: "c09-malformed",
     aliases: &[],
     revision: 1,
-    about: "Malformed packets crash nothing, change no memory, and get only legal answers; other connections work on.",
+    about: "Malformed packets crash nothing, change no memory, and get only legal responses; other connections work.",
     reading: "Each row has its own connection. Sound messages come first, then one packet that is broken in at most \
         two ways. The DUT may drop it or refuse it. Then the memory is read, and the DUT's own requests and another \
-        queue pair's requests complete. A report of the DUT's kernel is a FAIL. The host may crash, so the test runs \
-        only with `may_crash = true` in the rig file.",
+        queue pair's requests complete. A report of the DUT's kernel is a FAIL. The host may crash: on hardware, the \
+        test needs `may_crash = true` in the rig file.",
     statements: &[
         "9.6.1 header validation",
         ACKNOWLEDGEMENT,

@@ -54,7 +54,7 @@ pair!(PAIR_RNR_RETRY PAIR_RNR_RETRY_ROWS "c09-pair-rnr-retry" rnr::RETRIES, rnr:
     "rnr_retry, receive in time or never, operation, other messages"
     [INTERVAL, RNR, RNR_ERROR, NAKS]);
 pair!(PAIR_TIMEOUT PAIR_TIMEOUT_ROWS "c09-pair-timeout" retry::FAMILY, retry::scene,
-    "A request that a queue pair does not accept fails after 1 + retry_cnt time-outs, or succeeds if the responder is back."
+    "A request that is not accepted fails after 1 + retry_cnt time-outs, or succeeds if the responder is back."
     "retry_cnt, ACK timeout, state of the responder, operation, other messages"
     [RETRIES, NAKS]);
 pair!(PAIR_SEQUENCE PAIR_SEQUENCE_ROWS "c09-pair-sequence" sequence::FAMILY, sequence::scene,
