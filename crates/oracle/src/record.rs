@@ -229,7 +229,9 @@ pub fn first_refused(trace: &Trace) -> Option<String> {
 fn packets(trace: &Trace) -> (Vec<RuleFinding<'_>>, Vec<RuleHeld<'_>>) {
     let (mut broken, mut kept) = (Vec::new(), Vec::new());
     let crossing = LazyCell::new(|| CROSSING + 2 * quickest(trace));
-    for (pair, connection) in pairs(trace).iter().zip(connections(trace)) {
+    let (pairs, regions) = (pairs(trace), Regions::of(trace));
+    for pair in &pairs {
+        let connection = connection(trace, pair, &regions);
         kept.extend(connection.counts().map(|(rule, count)| {
             let held = count.asked - count.broken - count.excused;
             RuleHeld {
@@ -418,7 +420,15 @@ fn pairs(trace: &Trace) -> Vec<Pair> {
                 Command::ModifyQp(modify) if modify.qp == qp.qp && is_taken(done) => modify.attributes.clone(),
                 _ => None,
             };
-            let its = || commands().filter(|done| done.place >= places.0 && done.place < last);
+            // The range excludes its ends, but the command at the first position belongs to the connection.
+            let its = trace
+                .timeline
+                .commands_between((places.0.saturating_sub(1), last))
+                .iter();
+            let its = || {
+                its.clone()
+                    .filter(|done| done.side == Side::Dut && done.place >= places.0)
+            };
             let all: Vec<pb::QpAttributes> = its().filter_map(given).collect();
             let rights = its().filter_map(|done| {
                 let since = done.answer.as_ref().map_or(usize::MAX, |(.., place)| *place);

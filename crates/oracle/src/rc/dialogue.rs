@@ -120,13 +120,13 @@ fn each(trace: &Trace) -> Vec<Result<Dialogue<'_>, Gap>> {
         let _ = trace.commands(label);
     }
     let last = trace.timeline.order.len();
+    let queue_pairs = lives(trace, &made);
     let mut all = Vec::new();
     for (at, created) in made.iter().enumerate() {
         let next = made.get(at + 1).map_or(last, |next| next.place);
-        let others = others_of(trace, &made, at);
         for places in connections_of(trace, created, end_of(trace, created, next)) {
             let memory = memories.iter().rev().find(|memory| memory.place < created.place);
-            all.push(one(trace, created, memory.copied(), (places, &others)));
+            all.push(one(trace, created, memory.copied(), (places, &queue_pairs)));
         }
     }
     all
@@ -167,14 +167,12 @@ fn gone(trace: &Trace, created: &VerbsDone, handle: u32) -> usize {
 }
 
 /// Number of a queue pair, and the positions where it is created and destroyed.
-type Other = (Qpn, usize, usize);
+type Life = (Qpn, usize, usize);
 
-/// Returns the DUT's queue pairs except the queue pair at index `at`. Packets to the returned queue pairs do not
-/// belong to the queue pair at `at`.
-fn others_of(trace: &Trace, made: &[&VerbsDone], at: usize) -> Vec<Other> {
-    let others = made.iter().enumerate().filter(|(other, _)| *other != at);
-    others
-        .filter_map(|(_, created)| match &created.answer {
+/// Returns the lives of the DUT's queue pairs.
+fn lives(trace: &Trace, made: &[&VerbsDone]) -> Vec<Life> {
+    made.iter()
+        .filter_map(|created| match &created.answer {
             Some((.., Reply::Qp(qp), _)) => Some((Qpn(qp.qpn), created.place, gone(trace, created, qp.qp))),
             _ => None,
         })
@@ -216,7 +214,7 @@ fn one<'t>(
     trace: &'t Trace,
     created: &'t VerbsDone,
     memory: Option<&'t VerbsDone>,
-    (places, others): ((usize, usize), &[Other]),
+    (places, queue_pairs): ((usize, usize), &[Life]),
 ) -> Result<Dialogue<'t>, Gap> {
     let Some((.., Reply::Qp(qp), _)) = &created.answer else {
         return Err(Gap::Missing(labels::CREATE.name));
@@ -258,11 +256,10 @@ fn one<'t>(
             let packet = Packet::parse(Medium::Ethernet, &frame.bytes).ok()?;
             let to = if frame.received { own_qpn } else { dut_qpn };
             let dest = packet.bth().dest_qp();
-            let is_theirs = |(of, from, until): &Other| {
-                *of == dest && *of != dut_qpn && *from < frame.place && frame.place < *until
-            };
-            let other_is_ours = !frame.received && !frame.label.is_empty() && !others.iter().any(is_theirs);
-            (dest == to || other_is_ours).then_some(Seen {
+            let is_theirs =
+                |(of, from, until): &Life| *of == dest && *of != dut_qpn && *from < frame.place && frame.place < *until;
+            let is_ours = || !frame.received && !frame.label.is_empty() && !queue_pairs.iter().any(is_theirs);
+            (dest == to || is_ours()).then_some(Seen {
                 frame,
                 packet,
                 place: frame.place,

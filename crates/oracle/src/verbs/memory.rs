@@ -23,10 +23,9 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[(Rule::ResponseData, response_
 type Image = Vec<Option<u8>>;
 
 fn put(image: &mut Image, offset: u32, bytes: impl IntoIterator<Item = Option<u8>>) {
-    for (at, byte) in (offset as usize..).zip(bytes) {
-        if let Some(place) = image.get_mut(at) {
-            *place = byte;
-        }
+    let places = image.get_mut(offset as usize..).unwrap_or_default();
+    for (place, byte) in places.iter_mut().zip(bytes) {
+        *place = byte;
     }
 }
 
@@ -120,10 +119,7 @@ fn compare<'t>(
     }
     let from = of.offset as usize;
     let expected = image.get(from..).unwrap_or_default();
-    let differs = expected
-        .iter()
-        .zip(&found.bytes)
-        .position(|(wanted, found)| wanted.is_some_and(|wanted| wanted != *found));
+    let differs = first_difference(expected, &found.bytes);
     asking.must(differs.is_none(), [read.into()], || {
         let at = differs.unwrap_or(0);
         if let Some(words) = original(qp, of, (from, at), (expected, &found.bytes)) {
@@ -139,6 +135,21 @@ fn compare<'t>(
             format!("{:02x?} at byte {place}", &found.bytes[at..end]),
         )
     });
+}
+
+/// Returns the index of the first byte that differs from the known byte.
+fn first_difference(expected: &[Option<u8>], found: &[u8]) -> Option<usize> {
+    /// Most parts are equal. The compiler vectorises the comparison of a whole part.
+    const PART: usize = 256;
+    let differs = |wanted: &Option<u8>, found: &u8| wanted.is_some() & (wanted.unwrap_or_default() != *found);
+    let mut parts = expected.chunks(PART).zip(found.chunks(PART));
+    let part = parts.position(|(wanted, found)| {
+        let pairs = wanted.iter().zip(found);
+        pairs.fold(false, |any, (wanted, found)| any | differs(wanted, found))
+    })?;
+    let rest = expected.iter().zip(found).skip(part * PART);
+    let at = rest.into_iter().position(|(wanted, found)| differs(wanted, found))?;
+    Some(part * PART + at)
 }
 
 /// Describes a wrong original value of an atomic, if the byte `at` behind `from` belongs to one.

@@ -7,7 +7,7 @@ use std::process::Command;
 use verbatim_tests::oracle::skipped;
 use verbatim_tests::product::{Output, Place, program, run};
 
-use crate::command_line::SHORT;
+use crate::command_line::FEW;
 
 /// A rig file for a device that this machine does not have.
 const ABSENT: &str = r#"config_version = 1
@@ -56,7 +56,7 @@ fn unprivileged_user_runs_virtual_rig() {
     } else {
         place.command(verbatim)
     };
-    command.arg("run").args(SHORT.split(' ')).current_dir("/");
+    command.arg("run").args(FEW.split(' ')).current_dir("/");
     let output = run(command
         .env_remove("HOME")
         .env_remove("STATE_DIRECTORY")

@@ -14,12 +14,37 @@ mod usage;
 mod verdicts;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
-use verbatim_tests::product::{Place, run};
+use verbatim_tests::product::{Output, Place, run};
 
 /// Parameters that shorten the long sweeps, for records of some 100 kB.
 const SHORT: &str = "--set illegal_parts=100 --set violations=300";
+
+/// A few short tests of management and of connections.
+const FEW: &str = "c09-060-* c14-016-*";
+
+/// A run of all tests on the virtual rig.
+struct Whole {
+    /// Directory of the record.
+    record: PathBuf,
+    /// The program's output with `--json`.
+    output: Output,
+}
+
+/// The whole run with seed 0. The tests of this program share it, because it takes seconds.
+static WHOLE: LazyLock<Whole> = LazyLock::new(|| {
+    let record = Path::new(env!("CARGO_TARGET_TMPDIR")).join("whole-run");
+    if let Err(error) = fs::remove_dir_all(&record) {
+        assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{error}");
+    }
+    let place = Place::new();
+    let mut command = place.verbatim(&format!("run --json --seed 0 {SHORT} --record"));
+    let output = run(command.arg(&record));
+    assert_eq!((output.code(), output.stderr.as_str()), (0, ""), "{output}");
+    Whole { record, output }
+});
 
 /// A rig whose device responds to requests to which it must not respond.
 const BROKEN: &str = r#"config_version = 1

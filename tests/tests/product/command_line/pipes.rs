@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use verbatim_tests::product::{Place, program, run};
 
-use crate::command_line::SHORT;
+use crate::command_line::FEW;
 
 /// The commands that print results.
 const PRINTING: [&str; 8] = [
@@ -67,7 +67,7 @@ fn full_stdout_is_reported() {
 #[test]
 fn head_may_read_one_line() {
     let place = Place::new();
-    let script = format!("{{ \"$0\" run {SHORT}; echo \"code $?\" >&2; }} | head -1");
+    let script = format!("{{ \"$0\" run {FEW}; echo \"code $?\" >&2; }} | head -1");
     let output = run(place.command("sh").arg("-c").arg(script).arg(program("verbatim")));
     assert_eq!(output.stdout.lines().count(), 1, "{output}");
     assert!(output.stdout.starts_with("PASS "), "{output}");
@@ -80,7 +80,7 @@ fn closed_stdout_leaves_whole_record() {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     ended_by_stdout(
-        &mut place.verbatim(&format!("run --record record {SHORT}")),
+        &mut place.verbatim(&format!("run --record record {FEW}")),
         writer.into(),
     );
     let judged = run(&mut place.verbatim("judge record"));

@@ -8,7 +8,7 @@ use verbatim_record::{Entry, read_file};
 use verbatim_tests::product::{Output, Place, debug_verbatim, program, run};
 use verbatim_wire::MKey;
 
-use crate::command_line::{BROKEN, SHORT, files, records};
+use crate::command_line::{BROKEN, FEW, SHORT, WHOLE, files, records};
 
 fn keep(place: &Place, verbatim: &Path, name: &str, more: &str) -> PathBuf {
     let mut command = place.command(verbatim);
@@ -28,13 +28,11 @@ fn differing(one: &Path, other: &Path) -> Vec<String> {
 fn same_seed_gives_same_bytes() {
     let place = Place::new();
     let release = program("verbatim");
-    for (seed, tests) in [(0, SHORT), (4711, ""), (u64::MAX, SHORT)] {
-        let seed = format!("--seed {seed} {tests}");
-        let [one, other] = ["one", "other"].map(|name| keep(&place, &release, name, &seed));
-        assert_eq!(differing(&one, &other), [] as [&str; 0], "{seed}");
-        fs::remove_dir_all(one).unwrap();
-        fs::remove_dir_all(other).unwrap();
-    }
+    let again = keep(&place, &release, "again", &format!("--seed 0 {SHORT}"));
+    assert_eq!(differing(&WHOLE.record, &again), [] as [&str; 0]);
+    let last = format!("--seed {} {FEW}", u64::MAX);
+    let [one, other] = ["one", "other"].map(|name| keep(&place, &release, name, &last));
+    assert_eq!(differing(&one, &other), [] as [&str; 0], "{last}");
 }
 
 #[test]
@@ -50,13 +48,12 @@ fn debug_and_release_give_same_bytes() {
 #[test]
 fn other_seed_gives_other_records() {
     let place = Place::new();
-    let release = program("verbatim");
-    let one = keep(&place, &release, "one", &format!("--seed 1 {SHORT}"));
-    let two = keep(&place, &release, "two", &format!("--seed 2 {SHORT}"));
-    let differ = differing(&one, &two);
+    let one = &WHOLE.record;
+    let two = keep(&place, &program("verbatim"), "two", &format!("--seed 2 {SHORT}"));
+    let differ = differing(one, &two);
     assert_eq!(
         differ.len(),
-        records(&one).len(),
+        records(one).len(),
         "the seed is part of every record: {differ:?}"
     );
     // The keys differ too, not only the seed.
@@ -74,7 +71,7 @@ fn other_seed_gives_other_records() {
             })
             .collect()
     };
-    let (one, two) = (keys(&one), keys(&two));
+    let (one, two) = (keys(one), keys(&two));
     assert!(
         one.len() > 3 && one.iter().all(|key| !two.contains(key)),
         "{one:?} {two:?}"
@@ -84,10 +81,8 @@ fn other_seed_gives_other_records() {
 #[test]
 fn record_is_same_alone_and_in_company() {
     let place = Place::new();
-    let release = program("verbatim");
-    let company = keep(&place, &release, "company", SHORT);
     let alone = keep_one(&place, "alone", "c14-016-set-protect-2");
-    let all = records(&company);
+    let all = records(&WHOLE.record);
     let (_, in_company) = all
         .iter()
         .find(|(name, _)| name.ends_with("c14-016-set-protect-2.rec"))
@@ -111,21 +106,15 @@ fn judged(output: &Output) -> Value {
 fn judge_repeats_verdicts_of_run() {
     let place = Place::new();
     place.write("rigs.toml", BROKEN);
-    for (record, what, code) in [
-        ("sound", format!("run --json --seed 9 {SHORT}"), 0),
-        (
-            "broken",
-            "run --json --rig-file rigs.toml --rig broken C14_016_Get C13_013".to_owned(),
-            1,
-        ),
-    ] {
-        let ran = run(&mut place.verbatim(&format!("{what} --record {record}")));
+    let broken = "run --json --rig-file rigs.toml --rig broken C14_016_Get C13_013 --record broken";
+    let ran = run(&mut place.verbatim(broken));
+    for (record, ran, code) in [(&WHOLE.record, &WHOLE.output, 0), (&place.path("broken"), &ran, 1)] {
         assert_eq!(ran.code(), code, "{ran}");
-        let before = files(&place.path(record));
-        let judge = run(&mut place.verbatim(&format!("judge {record} --json")));
+        let before = files(record);
+        let judge = run(place.verbatim("judge --json").arg(record));
         assert_eq!((judge.code(), judge.stderr.as_str()), (code, ""), "{judge}");
-        assert_eq!(judged(&judge), judged(&ran));
-        assert_eq!(files(&place.path(record)), before);
+        assert_eq!(judged(&judge), judged(ran));
+        assert_eq!(files(record), before);
     }
 }
 
