@@ -132,6 +132,20 @@ fn tests_within_capabilities_pass() {
 }
 
 #[test]
+fn core_without_immediate_data_is_tested() {
+    for id in [
+        "c09-060-send-responder",
+        "c09-060-write-responder",
+        "c09-long-messages",
+        "c09-rnr-nak",
+    ] {
+        let mut core = Core::without(&[Operation::SendImm, Operation::WriteImm]);
+        let verdict = on(&mut core, test(id), 1, &[]).verdict;
+        assert_eq!(verdict.outcome(), Outcome::Pass, "{id}: {}", verdict.reason);
+    }
+}
+
+#[test]
 fn walk_skips_unsupported_steps() {
     let verdict = run(test("c09-walk"), &[], 3, &[("steps", 400)]).verdict;
     assert_eq!(verdict.outcome(), Outcome::Pass, "{}", verdict.reason);

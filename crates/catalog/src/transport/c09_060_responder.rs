@@ -11,11 +11,14 @@
 //! when the DUT accepts it or with its last response. An acknowledged WRITE must be in memory two seconds later,
 //! without any further packet. The test does not judge credits.
 //!
+//! If the DUT executes no operation with Immediate, the messages have no immediate data.
+//!
 //! False alarm: none known. The peer repeats a request whose response is lost, as a requester does.
 
 use core::time::Duration;
 
 use verbatim_oracle::Rule;
+use verbatim_record::verbs::pb::Operation;
 use verbatim_record::{Findings, Frames, Gap, Label, Trace, Verbs, Wait};
 use verbatim_tester::peer::{Channel, ChannelOptions};
 use verbatim_tester::{Need, Step, Test, Tester};
@@ -23,7 +26,7 @@ use verbatim_wire::packet::{AckTimeout, Psn};
 
 use crate::transport::rc::answer::{ACKNOWLEDGEMENT, MSN};
 use crate::transport::rc::ask::{self, Message};
-use crate::transport::rc::{self};
+use crate::transport::rc::{self, offers};
 
 const COMPLETION: &str = "C9-60";
 const DELIVERY: &str = "9.4.1 SEND and immediate";
@@ -127,7 +130,7 @@ fn immediate(kind: Kind, n: usize) -> Option<u32> {
     }
 }
 
-fn message(channel: &Channel, kind: Kind, psn: Psn, n: usize, payload: &[u8]) -> Message {
+fn message(t: &Tester<'_>, channel: &Channel, (kind, n): (Kind, usize), psn: Psn, payload: &[u8]) -> Message {
     let at = place(n as u32);
     let message = match kind {
         Kind::Send => Message::send(channel, psn, payload),
@@ -135,7 +138,7 @@ fn message(channel: &Channel, kind: Kind, psn: Psn, n: usize, payload: &[u8]) ->
         Kind::Read => return Message::read(channel, psn, at, payload.len() as u32),
     };
     match immediate(kind, n) {
-        Some(data) => message.with_imm(data),
+        Some(data) => message.with_imm_if_executed(t, data),
         None => message,
     }
 }
@@ -159,7 +162,7 @@ fn procedure(t: &mut Tester<'_>, kind: Kind) -> Step {
     let silence = t.rc_silence(Duration::ZERO, AckTimeout::OFF, 0);
     for (n, (label, length)) in MESSAGES.into_iter().zip(lengths).enumerate() {
         let payload = ask::random_bytes(t, label.name, length);
-        let message = message(&channel, kind, psn, n, &payload);
+        let message = message(t, &channel, (kind, n), psn, &payload);
         psn = message.next();
         let sent = message.packets.len() - 1;
         if n == 0 && kind != Kind::Read {
@@ -183,8 +186,18 @@ fn judge(t: &Trace, f: &mut Findings<'_>, kind: Kind) -> Result<(), Gap> {
     if kind == Kind::Read {
         f.exercises(&[Rule::ReadResponseOpcode, Rule::ReadResponseLength, Rule::ReadContent]);
     } else {
-        f.exercises(&[Rule::AnsweredAtOnce, Rule::AcknowledgementOrder, Rule::ReceiveLast]);
-        f.exercises(&[Rule::ReceiveCompletes, Rule::ReceiveFields, Rule::ReceiveOrder]);
+        f.exercises(&[Rule::AnsweredAtOnce, Rule::AcknowledgementOrder]);
+        if kind == Kind::Send || offers::executes(t, Operation::WriteImm) {
+            f.exercises(&[
+                Rule::ReceiveLast,
+                Rule::ReceiveCompletes,
+                Rule::ReceiveFields,
+                Rule::ReceiveOrder,
+            ]);
+        } else {
+            let why = "the device executes no WRITE with Immediate";
+            f.goes_without(&[COMPLETION, DELIVERY], why);
+        }
         rc::came(t, &[PART])?;
         t.waited(INCOMPLETE)?;
     }

@@ -19,6 +19,7 @@
 //!   every connection, it wrongly requires a receive.
 
 use verbatim_oracle::Rule;
+use verbatim_record::verbs::pb::Operation;
 use verbatim_record::{Findings, Frames, Gap, Label, Side, Trace, Verbs, Wait};
 use verbatim_tester::peer::{Channel, ChannelOptions};
 use verbatim_tester::{Need, Step, Test, Tester};
@@ -26,7 +27,7 @@ use verbatim_wire::packet::{AckTimeout, Psn, RnrTimer};
 
 use crate::transport::rc::answer::{self, ACKNOWLEDGEMENT, MSN};
 use crate::transport::rc::ask::{self, Message};
-use crate::transport::rc::{self};
+use crate::transport::rc::{self, offers};
 
 const RNR: &str = "9.7.5.2.8 RNR NAK";
 const DELIVERY: &str = "9.4.1 SEND and immediate";
@@ -88,6 +89,11 @@ pub(super) static TEST: Test = Test {
     judge,
 };
 
+/// Returns the number of requests without a receive. The last one is a WRITE with Immediate.
+fn cases(has_write_imm: bool) -> usize {
+    REFUSED.len() - usize::from(!has_write_imm)
+}
+
 fn message(channel: &Channel, psn: Psn, n: usize, payload: &[u8]) -> Message {
     if n == 2 {
         Message::write(channel, psn, place(2), payload).with_imm(IMMEDIATE)
@@ -112,7 +118,11 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         ask::ask(t, &channel, WRITE, &write)?;
         psn = write.next();
         let lengths = [SHORT, 3 * ask::mtu(&channel) - 5, SHORT];
-        for (n, length) in lengths.into_iter().enumerate() {
+        for (n, length) in lengths
+            .into_iter()
+            .enumerate()
+            .take(cases(t.executes(Operation::WriteImm)))
+        {
             let payload = ask::random_bytes(t, REFUSED[n].name, length);
             let message = message(&channel, psn, n, &payload);
             ask::ask_unready(t, &channel, REFUSED[n], &message)?;
@@ -157,12 +167,13 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     for label in [FILL, RECEIVE, TAKEN, RESULT, STATE] {
         t.not_judged(label);
     }
-    AGAIN
-        .into_iter()
-        .chain([WRITE])
-        .try_for_each(|label| rc::answered(t, label))?;
+    let cases = cases(offers::executes(t, Operation::WriteImm));
+    AGAIN[..cases]
+        .iter()
+        .chain([&WRITE])
+        .try_for_each(|label| rc::answered(t, *label))?;
     let all = rc::dialogues(t)?;
-    for label in REFUSED {
+    for label in REFUSED[..cases].iter().copied() {
         let mut turns = all.iter().filter_map(|dialogue| answer::turn(t, dialogue, label));
         if !turns.any(|turn| turn.answers.iter().any(answer::is_rnr_nak)) {
             return Err(Gap::Unmet(

@@ -166,6 +166,15 @@ impl Message {
         self
     }
 
+    /// Turns a SEND or WRITE into the form with Immediate, if the DUT executes that form.
+    pub(crate) fn with_imm_if_executed(self, t: &Tester<'_>, data: u32) -> Self {
+        let form = match self.packets[0].reth {
+            Some(_) => pb::Operation::WriteImm,
+            None => pb::Operation::SendImm,
+        };
+        if t.executes(form) { self.with_imm(data) } else { self }
+    }
+
     /// Returns the message with its packets changed.
     pub(crate) fn changed(mut self, change: impl FnOnce(&mut Vec<Transport>)) -> Self {
         change(&mut self.packets);
