@@ -35,6 +35,7 @@ impl<D: Device> Session<D> {
             None => self.answer(command),
         };
         let begun = self.called_ns.take().unwrap_or(begun);
+        self.active_ns = begun;
         let after = self.completions(begun);
         let at = proto::Instant {
             earliest_ns: begun,

@@ -470,13 +470,19 @@ fn wait_is_short_while_requests_are_posted() {
     let qp = made_qp(&mut session).qp;
     done(&mut session, receive(qp, 1, memory, 0, 64));
     // Compares the median of many waits, because the machine may be busy.
-    let mut waited: Vec<Duration> = (0..101)
-        .map(|_| {
+    let waits = |session: &mut Session<_>| {
+        let wait = |_| {
             let begun = StdInstant::now();
             session.wait(&wake, Duration::from_secs(60));
             begun.elapsed()
-        })
-        .collect();
-    waited.sort();
+        };
+        let mut waited: Vec<Duration> = (0..101).map(wait).collect();
+        waited.sort();
+        waited
+    };
+    let waited = waits(&mut session);
     assert!(waited[0] >= LOOK && waited[50] < IDLE_LOOK, "{waited:?}");
+    session.active_ns = 0;
+    let waited = waits(&mut session);
+    assert!(waited[0] >= SLOWEST_LOOK && waited[50] < IDLE_LOOK, "{waited:?}");
 }
