@@ -1,6 +1,7 @@
 #!/bin/sh
 # Runs tests of Verbatim as a kselftest: KTAP on stdout. Exit codes: 0 (passed), 1 (failed, or no test was decided)
-# and 4 (verbatim is not installed). Copy it to tools/testing/selftests/, and name it in TEST_PROGS of the Makefile there.
+# and 4 (verbatim is not installed). Copy it to tools/testing/selftests/, and name it in TEST_PROGS of the Makefile
+# there.
 #
 # RIG is a rig of the rig file. Without arguments, the tests of the selection `quick` run.
 ksft_skip=4

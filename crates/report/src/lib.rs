@@ -1,5 +1,5 @@
-//! Renders a run for people and machines: [`html`], [`markdown`], [`junit`], [`tap`], [`ktap`], and [`explain`] for a finding
-//! with its packets.
+//! Renders a run for people and machines: [`html`], [`markdown`], [`junit`], [`tap`], [`ktap`], and [`explain`] for a
+//! finding with its packets.
 //!
 //! Each form renders the same input, a [`Reported`]: the run, its verdicts and the digests of their records. No form
 //! renders INCONCLUSIVE as a pass, not even if its format knows only passes and failures.

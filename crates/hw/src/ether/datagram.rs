@@ -28,7 +28,7 @@ use super::{
 };
 
 /// Default time limit of a send that waits for space in the other socket.
-const SEND_BOUND: Duration = Duration::from_millis(100);
+const SEND_BOUND: Duration = Duration::from_secs(1);
 /// The longest frame that QEMU sends and receives over this kind of socket, in bytes.
 const LONGEST: usize = 4096 + 65536;
 
@@ -126,7 +126,7 @@ impl DatagramPair {
         LONGEST
     }
 
-    /// Sends one frame. Waits for space in the other socket for at most 100 ms, or for the time set by
+    /// Sends one frame. Waits for space in the other socket for at most 1 s, or for the time set by
     /// [`DatagramPair::with_send_bound`].
     ///
     /// # Errors

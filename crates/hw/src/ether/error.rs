@@ -83,7 +83,10 @@ pub enum EtherError {
         waited: Duration,
     },
     /// No process has bound the other socket.
-    #[error("nothing listens at {} ({seen}): the machine is not running, or was started with another socket", remote.display())]
+    #[error(
+        "nothing listens at {} ({seen}): the machine is not running, or was started with another socket",
+        remote.display()
+    )]
     PeerAbsent {
         /// The destination socket.
         remote: PathBuf,

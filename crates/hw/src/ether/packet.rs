@@ -34,7 +34,7 @@ const STAMP_BOUND: Duration = Duration::from_millis(2);
 /// a stamp arrives.
 const MISSES: u32 = 3;
 /// Longest wait of a send for space in the queue.
-const SEND_BOUND: Duration = Duration::from_millis(100);
+const SEND_BOUND: Duration = Duration::from_secs(1);
 /// Pause between two tries while the interface's queue is full. The kernel does not report when this queue has space
 /// again.
 const PAUSE: Duration = Duration::from_micros(100);

@@ -48,7 +48,10 @@ pub enum MachineError {
         tail: String,
     },
     /// The machine ended while it was in use.
-    #[error("the machine has ended, {doing}; its console, kept in {console}, ends with:\n{tail}", console = console.display())]
+    #[error(
+        "the machine has ended, {doing}; its console, kept in {console}, ends with:\n{tail}",
+        console = console.display()
+    )]
     Ended {
         /// The operation that failed.
         doing: String,

@@ -105,12 +105,15 @@ fn foreign_subnet_manager_ends_run() {
     until(&lab, &show, |_, said| said.contains("\"ENDED\""));
     let said = text(&lab, &format!("verbatim runs show {}", run.trim()));
     let verdicts: Vec<&str> = said.lines().filter(|line| line.contains(" [RIG] ")).collect();
-    let starts = [
-        "INCONCLUSIVE   c14-016-set-protect-2",
-        "SKIPPED        c14-024-node-info",
-    ];
+    // On a busy host, OpenSM can take over after the second test began.
+    let in_mid_run = |test: &str, outcomes: &[&str]| {
+        let line = |line: &&&str| line.contains(test) && outcomes.iter().any(|outcome| line.starts_with(outcome));
+        verdicts.iter().filter(line).count() == 1
+    };
     assert!(
-        verdicts.len() == 2 && verdicts.iter().zip(starts).all(|(line, start)| line.starts_with(start)),
+        verdicts.len() == 2
+            && in_mid_run("c14-016-set-protect-2", &["INCONCLUSIVE"])
+            && in_mid_run("c14-024-node-info", &["INCONCLUSIVE", "SKIPPED"]),
         "{said}"
     );
     assert!(
