@@ -285,7 +285,7 @@ struct RawRole {
     role: Role,
     who: Spanned<Vec<Spanned<String>>>,
     #[serde(default)]
-    rigs: Vec<String>,
+    rigs: Vec<Spanned<String>>,
 }
 
 pub(crate) const NO_PLAIN_TCP: &str = "plain TCP is not offered, not even on a loopback address: any process of this \
@@ -542,15 +542,18 @@ fn grant(raw: &Spanned<RawRole>) -> Result<Grant, Wrong> {
     if let Some(pattern) = raw
         .rigs
         .iter()
-        .find(|pattern| pattern.trim_end_matches('*').contains('*'))
+        .find(|pattern| pattern.get_ref().trim_end_matches('*').contains('*'))
     {
-        let what = format!("rigs: expected names, or prefixes that end with *, seen {pattern:?}");
-        return Err((raw.who.span().start, what));
+        let what = format!(
+            "rigs: expected a name, or a prefix and a final * (such as \"lab-*\"), seen {:?}",
+            pattern.get_ref()
+        );
+        return Err((pattern.span().start, what));
     }
     Ok(Grant {
         role: raw.role,
         who: raw.who.get_ref().iter().map(who).collect::<Result<_, _>>()?,
-        rigs: raw.rigs.clone(),
+        rigs: raw.rigs.iter().map(|pattern| pattern.get_ref().clone()).collect(),
     })
 }
 

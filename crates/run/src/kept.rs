@@ -417,7 +417,7 @@ fn why(before: &Verdict, now: &Verdict) -> String {
             let result = check.result().as_str_name().trim_start_matches("CHECK_RESULT_");
             let Check { statement, about, .. } = check;
             format!(
-                "{result} {statement} {about}: expected {}, seen {}",
+                "{result} [{statement}] {about}: expected {}, seen {}",
                 check.expected, check.seen
             )
         };
@@ -426,10 +426,16 @@ fn why(before: &Verdict, now: &Verdict) -> String {
     let (then, here) = (all(before), all(now));
     let first = |of: &[String], beside: &[String], head: &str| {
         let beside: BTreeSet<&String> = beside.iter().collect();
-        let first = of.iter().find(|check| !beside.contains(check));
-        first.map_or_else(String::new, |check| format!("; {head}: {check}"))
+        let mut only = of.iter().filter(|check| !beside.contains(check));
+        only.next().map_or_else(String::new, |check| {
+            let more = match only.count() {
+                0 => String::new(),
+                more => format!(" (and {more} more)"),
+            };
+            format!("; {head}: {check}{more}")
+        })
     };
-    first(&then, &here, "only then") + &first(&here, &then, "only now")
+    first(&then, &here, "only in the bundle") + &first(&here, &then, "only now")
 }
 
 #[cfg(test)]

@@ -170,7 +170,7 @@ fn read_token(path: &Path) -> io::Result<u64> {
     };
     text.trim().parse().map_err(|_| {
         let what = format!(
-            "expected the token of the last lease, seen {:?}; remove the file once no process uses the rig",
+            "expected a number (the token of the last lease), seen {:?}; remove the file once no process uses the rig",
             text.chars().take(40).collect::<String>()
         );
         io::Error::new(io::ErrorKind::InvalidData, what)

@@ -87,8 +87,8 @@ impl Scheduler {
                 Action::WaitAgain(run, to) => {
                     if let Some(live) = self.live(&run) {
                         let why = format!(
-                            "gave way between two tests to leases/{to}, which has a higher class; it continues by \
-                             itself"
+                            "gave way between two tests to leases/{to}, which has a higher class; the run continues \
+                             by itself when it gets the rig again"
                         );
                         tracing::info!(%run, rig = live.run().spec.rig, "run {why}");
                         live.wait_again(self.store.as_ref(), self.store.now_ns(), &why);

@@ -323,7 +323,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         &[delivered],
     );
     let words = (
-        "the sound packets in their places, the rest unchanged",
+        "the payload of each valid WRITE at its address, all other bytes unchanged",
         memory.as_slice(),
     );
     effect::memory_is(f, (HEADERS, "memory of the DUT"), t.command(RESULT)?, words);

@@ -256,7 +256,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let read = t.command(RESULT)?;
     if all_taken {
         let words = (
-            "the sound packets in their places, the rest unchanged",
+            "the payload of each valid WRITE at its address, all other bytes unchanged",
             memory.as_slice(),
         );
         effect::memory_is(f, (rc::ICRC, "memory of the DUT"), read, words);

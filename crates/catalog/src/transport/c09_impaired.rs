@@ -386,17 +386,22 @@ impl Window<'_> {
     fn measured(&self, t: &Trace, f: &mut Findings<'_>) -> bool {
         let came = |phase| self.arrived(t, phase);
         let (before, within, after) = (came(BEFORE), came(WITHIN), came(AFTER));
-        let words = format!("{before} before, {within} within, {after} after the window");
+        let words = format!("{before} before, {within} during, {after} after the change");
         let result = match (before > 0, within, after > 0) {
             (true, 0, true) => Passed::Pass,
             (true, 1.., _) if self.changed() == Side::Dut => Passed::Fail,
             _ => Passed::Inconclusive,
         };
         let statement = if self.number == 2 { P_KEY } else { DISCARD };
-        f.claim(statement, "datagrams that arrived")
+        let about = match (self.number, self.sender()) {
+            (2, _) => "datagrams while the port has no P_Key of the partition",
+            (_, Side::Dut) => "datagrams of the DUT while SL 0 maps to VL 15",
+            (_, Side::Tester) => "datagrams to the DUT while SL 0 maps to VL 15",
+        };
+        f.claim(statement, about)
             .by_all([self.begins, self.ends])
             .saw(words)
-            .comes_to("some before, 0 within, some after the window", result)
+            .comes_to("some before, 0 during, some after the change", result)
     }
 
     /// Returns how many datagrams of a phase arrived.

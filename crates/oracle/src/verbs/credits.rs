@@ -65,11 +65,11 @@ fn credits_there<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
             (
                 format!("ACK of PSN {}", parsed.psn),
                 format!(
-                    "at most {}, after {} of which messages took {taken}",
+                    "at most {} ({} posted, {taken} of them used by messages)",
                     counted(most, "credit"),
-                    counted(posted, "posted receive")
+                    counted(posted, "receive")
                 ),
-                completion.to_string(),
+                counted(completion as usize, "credit"),
             )
         });
     }

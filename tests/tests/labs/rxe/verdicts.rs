@@ -122,7 +122,7 @@ fn walk_takes_fresh_seed() {
     let place = Place::new();
     let Some(output) = run(
         &place,
-        "run --rig rxe c09-walk --json --record records",
+        "run --rig rxe c09-walk --set steps=24 --json --record records",
         Duration::from_secs(1800),
     ) else {
         return;
@@ -132,7 +132,7 @@ fn walk_takes_fresh_seed() {
     let known = report["known_deviations"].as_array().unwrap().iter();
     let is_known = known.clone().any(|known| known["explains_all"] == true);
     let again = format!(
-        "cargo xtask lab rxe -- verbatim run --rig rxe c09-walk --seed {}",
+        "cargo xtask lab rxe -- verbatim run --rig rxe c09-walk --set steps=24 --seed {}",
         report["run"]["seed"]
     );
     let outcome = verdict["outcome"].as_str().unwrap();

@@ -235,28 +235,35 @@ impl Device<'_> {
             Err(why) => return vec![unread(&what, format!("{why}; enable_roce is unknown"))],
         };
         let of = |(name, sound, effect): (&str, &str, &str)| {
-            let value = parameters.get(name)?;
+            let Parameter { mode, value } = parameters.get(name)?;
             let what = self.what(&format!("devlink {name}"));
             Some(if value == sound {
                 good(&what, printable(value))
             } else {
+                let reload = if mode == "driverinit" {
+                    format!(", then `devlink dev reload {place}`")
+                } else {
+                    String::new()
+                };
                 note(
                     &what,
                     format!(
                         "{}: {effect}; to set it to {sound}: `devlink dev param set {place} name {name} value {sound} \
-                         cmode driverinit`, then `devlink dev reload {place}`",
-                        printable(value)
+                         cmode {}`{reload}",
+                        printable(value),
+                        printable(mode)
                     ),
                 )
             })
         };
+        // Adapters with both parameters refuse RoCE until iWARP is off.
         let wanted = [
-            ("enable_roce", "true", "RoCE is off, so tests of chapter 9 cannot run"),
             (
                 "enable_iwarp",
                 "false",
                 "iWARP replaces RoCE, so tests of chapter 9 cannot run",
             ),
+            ("enable_roce", "true", "RoCE is off, so tests of chapter 9 cannot run"),
         ];
         wanted.into_iter().filter_map(of).collect()
     }
@@ -304,13 +311,22 @@ pub(super) fn settings(text: &str) -> BTreeMap<String, u64> {
     text.lines().filter_map(of).collect()
 }
 
+/// A devlink parameter: its configuration mode, such as `runtime`, and its value in this mode.
+#[derive(Debug, PartialEq)]
+pub(super) struct Parameter {
+    pub(super) mode: String,
+    pub(super) value: String,
+}
+
 /// Parses the parameters of a device in the output of `devlink -j dev param show`. Returns the first value of each.
-pub(super) fn parameters(text: &str, device: &str) -> Option<BTreeMap<String, String>> {
+pub(super) fn parameters(text: &str, device: &str) -> Option<BTreeMap<String, Parameter>> {
     let told: Value = serde_json::from_str(text).ok()?;
     let of = |parameter: &Value| {
-        let value = parameter["values"].get(0)?.get("value")?;
+        let first = parameter["values"].get(0)?;
+        let value = first.get("value")?;
         let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        Some((parameter["name"].as_str()?.to_owned(), value))
+        let mode = first["cmode"].as_str().unwrap_or("driverinit").to_owned();
+        Some((parameter["name"].as_str()?.to_owned(), Parameter { mode, value }))
     };
     Some(told["param"][device].as_array()?.iter().filter_map(of).collect())
 }
