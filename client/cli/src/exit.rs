@@ -25,7 +25,7 @@ impl std::error::Error for Usage {}
 
 /// Returns the exit code of a failed command.
 pub(crate) fn of_error(error: &anyhow::Error) -> u8 {
-    let asked_wrongly = matches!(
+    let is_bad_request = matches!(
         error.downcast_ref::<Error>(),
         Some(
             Error::Address { .. }
@@ -35,7 +35,7 @@ pub(crate) fn of_error(error: &anyhow::Error) -> u8 {
                 | Error::NotFound(_)
         )
     );
-    let is_taken = matches!(
+    let file_exists = matches!(
         error.downcast_ref::<RunError>(),
         Some(RunError::FileExists(_) | RunError::Bundle(BundleError::Taken { .. }))
     );
@@ -49,7 +49,7 @@ pub(crate) fn of_error(error: &anyhow::Error) -> u8 {
         signature,
         Some(SignatureError::Key { .. } | SignatureError::Already { .. })
     );
-    if is_key || asked_wrongly || is_taken || error.is::<Usage>() {
+    if is_key || is_bad_request || file_exists || error.is::<Usage>() {
         USAGE
     } else {
         ERROR
@@ -65,11 +65,12 @@ pub(crate) fn of_run(outcome: Option<Outcome>, report: &Report, tolerates_known:
     }
 }
 
-/// Returns the exit code of a run. With `tolerates_known`, ignores the tests that known deviations explain.
+/// Returns the exit code of a run. With `tolerates_known`, ignores the tests whose failures known deviations explain.
 pub(crate) fn of_report(report: &Report, tolerates_known: bool) -> u8 {
-    let counts = |verdict: &&Verdict| !(tolerates_known && report.is_known(&verdict.test));
-    let verdicts: Vec<Verdict> = report.verdicts.iter().filter(counts).cloned().collect();
+    let matters = |verdict: &&Verdict| !(tolerates_known && report.is_known(&verdict.test));
+    let verdicts: Vec<Verdict> = report.verdicts.iter().filter(matters).cloned().collect();
     match of_verdicts(&verdicts) {
+        // Only tolerated tests failed, and no other test applied.
         4 if verdicts.len() < report.verdicts.len() && verdicts.iter().all(is_left_out) => 0,
         code => code,
     }

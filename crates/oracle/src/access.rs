@@ -137,7 +137,7 @@ impl<'t> Regions<'t> {
         let given = of_qp.for_one_at(at);
         let has = |right: Right| given.iter().filter(|(access, _)| right(*access)).count();
         let is_without = has(right) == 0;
-        let is_none_answered = asks.has_response() && of_qp.answers_none;
+        let is_none_answered = asks.returns_data() && of_qp.answers_none;
         // The responder does not check the R_Key of a zero-length request.
         let (denied, is_open) = match length {
             0 => (None, true),

@@ -6,7 +6,7 @@ use verbatim_record::Time;
 use verbatim_wire::packet::{Opcode, Packet, Psn, Reth, Syndrome};
 use verbatim_wire::{Aeth, AtomicEth, Bth};
 
-/// Longest time that a packet may wait in the port's queue.
+/// Longest time that a packet may wait in the queue of the sender's port.
 pub(super) const QUEUED: Duration = Duration::from_millis(5);
 
 /// Packet with the time at which it was captured.
@@ -76,7 +76,7 @@ impl<'a> Parsed<'a> {
         self.aeth().map(|aeth| aeth.syndrome())
     }
 
-    /// Returns the digests of the extended headers and of the payload, which a retransmission must repeat.
+    /// Returns the digests of the extended headers and of the payload. A retransmission must repeat both.
     pub(super) fn digests(&self) -> (u32, u32) {
         let offsets = self.packet.offsets();
         let after_bth = &self.packet.bytes()[offsets.bth + 12..offsets.padding];
@@ -105,7 +105,7 @@ fn digest(bytes: &[u8]) -> u32 {
     for word in others.into_iter().chain(rest.iter().copied().map(u64::from)) {
         state = mix(state, word);
     }
-    // Fold in the highest bits of the last word, too.
+    // Without this step, the highest bits of the last word would not reach the result.
     ((state ^ (state >> 32)).wrapping_mul(ODD) >> 32) as u32
 }
 
@@ -159,8 +159,8 @@ impl RequestKind {
         }
     }
 
-    /// Returns whether the response to the request carries data, as for a READ or atomic.
-    pub(super) fn has_response(self) -> bool {
+    /// Returns whether the response to the request carries data, as for a READ or atomic, and is not an ACK alone.
+    pub(super) fn returns_data(self) -> bool {
         matches!(self, Self::Read | Self::Atomic)
     }
 

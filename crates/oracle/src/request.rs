@@ -98,7 +98,7 @@ impl Request {
 
     /// Returns whether this is a READ or atomic with responses still expected.
     pub(super) fn is_owed(&self) -> bool {
-        self.asks().has_response() && !self.is_given_up && (self.psns == 0 || self.next_response < self.psns)
+        self.asks().returns_data() && !self.is_given_up && (self.psns == 0 || self.next_response < self.psns)
     }
 
     /// Returns whether the READ's size in PSNs is uncertain. A response to one of its PSNs may then answer a later

@@ -436,7 +436,7 @@ impl Window {
         request.behind = request.behind.max(behind);
         request.at = parsed.at;
         request.last = parsed.number;
-        if request.asks().has_response() {
+        if request.asks().returns_data() {
             self.asked_again += u32::from(request.again.is_none());
             request.again = Some(Repeated {
                 times: request.again.map_or(0, |again| again.times) + 1,
@@ -528,7 +528,7 @@ impl Window {
     /// accepts at a time.
     pub(super) fn may_be_one_more(&self, at: usize) -> bool {
         let request = &self.requests[at];
-        request.asks().has_response() && request.behind >= self.answers.max(1)
+        request.asks().returns_data() && request.behind >= self.answers.max(1)
     }
 
     /// Notes a response to the request at index `at`, at the offset `into`. `begins`: the response is a First, an

@@ -1,7 +1,8 @@
-//! The C programs in `tests/c`: oracles, benchmark peers and preloads, built with the system compiler.
+//! The C programs in `tests/c`: reference decoders, counterparts of benchmarks, and preloads. The system compiler
+//! builds them.
 //!
-//! The head comment of each source has a line with its linker flags: `Link with -lfoo.` for a program, or `Build with
-//! -shared -fPIC -lfoo.` for a preload, which gets the suffix `.so`.
+//! The head comment of each source has a line with its linker flags. For a program, the line is `Link with -lfoo.`. For
+//! a preload, it is `Build with -shared -fPIC -lfoo.`, and the built file gets the suffix `.so`.
 
 use std::{
     env, fs, io,
@@ -54,14 +55,14 @@ pub enum CProgramError {
     Workspace(String),
 }
 
-/// Builds every program in `tests/c` that is older than its source. Returns the directory of the programs: `c` in
+/// Builds every program in `tests/c` that is missing or older than its source. Returns the directory of the programs: `c` in
 /// cargo's target directory.
 ///
 /// Several processes may build at once, because each program gets its final name only when it is complete.
 ///
 /// # Errors
 ///
-/// [`CProgramError`]. For a missing file, the error names the package to install.
+/// [`CProgramError`]. If a header or library is missing, the error names the package to install.
 pub fn build_c_programs() -> Result<PathBuf, CProgramError> {
     let directory = directory()?;
     build_all(&sources(), &directory)?;
@@ -82,7 +83,7 @@ fn directory() -> Result<PathBuf, CProgramError> {
     Ok(target.join("c"))
 }
 
-/// Makes an error of a failed file operation, for `map_err`.
+/// Turns an [`io::Error`] into a [`CProgramError`], for `map_err`.
 fn io(what: String) -> impl FnOnce(io::Error) -> CProgramError {
     move |source| CProgramError::Io { what, source }
 }
@@ -167,7 +168,7 @@ fn build(source: &Path, directory: &Path) -> Result<PathBuf, CProgramError> {
     if !message.is_empty() {
         eprint!("{message}");
     }
-    fs::rename(&unfinished, &program).map_err(io(format!("naming {}", program.display())))?;
+    fs::rename(&unfinished, &program).map_err(io(format!("renaming to {}", program.display())))?;
     Ok(program)
 }
 

@@ -104,7 +104,7 @@ impl ServiceLab {
         }
         let mut options = BootOptions::new(share.path(), "service.first", console_log("lab-service")?)
             .with_agent_port()
-            .with_cpus(2)
+            .with_cpus(1)
             .with_memory(MEMORY)
             .with_limit(BOOT_WITHIN)
             .with_cables(far_ends.as_ref().map(FarEnds::cables).unwrap_or_default());

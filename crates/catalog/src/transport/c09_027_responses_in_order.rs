@@ -94,8 +94,8 @@ impl Kind {
         let mut add = |make: &dyn Fn(Psn) -> Message| {
             // READs and atomics get a response without requesting an acknowledgement.
             let message = make(psn).changed(|packets| {
-                let has_response = packets[0].atomic.is_some() || packets[0].bth.opcode() == Opcode::RC_READ_REQUEST;
-                packets[0].bth = packets[0].bth.with_ack_request(!has_response);
+                let returns_data = packets[0].atomic.is_some() || packets[0].bth.opcode() == Opcode::RC_READ_REQUEST;
+                packets[0].bth = packets[0].bth.with_ack_request(!returns_data);
             });
             psn = message.next();
             messages.push(message);

@@ -131,9 +131,9 @@ impl Qp {
 
     fn handle_expected(&mut self, cx: &mut Context<'_>, request: &Request<'_>) {
         let continues = (request.is_send() || request.is_write()) && !request.begins();
-        let has_response = !request.is_send() && !request.is_write();
+        let returns_data = !request.is_send() && !request.is_write();
         let stays = continues && cx.has(RcDefect::SecondGapOfMessageIgnored)
-            || has_response && cx.has(RcDefect::GapAfterReadIgnored);
+            || returns_data && cx.has(RcDefect::GapAfterReadIgnored);
         if !stays {
             self.receive.nak_sent = false;
         }

@@ -12,9 +12,9 @@ use verbatim_wire::{AttributeId, DrSmp, Layout, Lid, MKey, Mad, Method, MgmtClas
 use super::port::Broken;
 use crate::registry::Rule;
 
-/// Description of an SMP in a trap 256, without the M_Key: method, AttributeID, AttributeModifier, and for a directed
+/// The fields of an SMP that a trap 256 shows, without the M_Key: method, AttributeID, AttributeModifier, and for a directed
 /// route the hop count and DrSLID.
-type Told = (u8, u16, u32, Option<(u8, u16)>);
+type Described = (u8, u16, u32, Option<(u8, u16)>);
 
 /// Numbers of the traps that an adapter or router sends: link integrity, buffer overrun, flow control, attribute
 /// changes, bad M_Key, P_Key and Q_Key.
@@ -30,11 +30,11 @@ pub(super) struct Sender<'t> {
     pub(super) sends: Option<bool>,
     /// Kind of the port's node.
     pub(super) node: Option<NodeType>,
-    /// Numbers of the SMPs that may have been violations.
+    /// Numbers of the exchanges whose request may have violated the M_Key check.
     pub(super) violations: &'t BTreeSet<u32>,
 }
 
-fn told_of(request: &Mad) -> Told {
+fn described_in(request: &Mad) -> Described {
     let route = request.is_directed().then(|| {
         let smp = DrSmp::from_bytes(request.bytes());
         (smp.hop_count(), smp.dr_slid().0)
@@ -50,28 +50,29 @@ pub(super) fn judge(
     trace: &Trace,
     sender: &Sender<'_>,
     broken: &mut Vec<Broken>,
-    asked: &mut BTreeMap<&'static str, u64>,
+    checked: &mut BTreeMap<&'static str, u64>,
 ) {
     let simulated = trace.begin.simulated;
-    // Indexed by M_Key, since a test may send 65,000 SMPs that each cause a trap.
-    let mut carried: BTreeMap<u64, (BTreeMap<Told, bool>, &Exchange)> = BTreeMap::new();
+    // For each M_Key: whether an SMP with these fields may have violated the M_Key check, and the latest exchange.
+    // A map, because a test may send 65,000 SMPs that each cause a trap.
+    let mut carried: BTreeMap<u64, (BTreeMap<Described, bool>, &Exchange)> = BTreeMap::new();
     for exchange in trace.exchanges.iter().filter(|of| of.request.is_smp()) {
-        let (told, nearest) = carried
+        let (smps, latest) = carried
             .entry(exchange.request.m_key().0)
             .or_insert_with(|| (BTreeMap::new(), exchange));
-        *told.entry(told_of(&exchange.request)).or_default() |= sender.violations.contains(&exchange.number);
-        *nearest = exchange;
+        *smps.entry(described_in(&exchange.request)).or_default() |= sender.violations.contains(&exchange.number);
+        *latest = exchange;
     }
     let managers = lids(trace, PortInfo::master_sm_lid);
     let lids = lids(trace, PortInfo::lid);
     let traps = trace.unasked.iter().filter(|of| of.mad.method() == Method::TRAP);
     if simulated {
-        repetitions(trace, broken, asked);
+        repetitions(trace, broken, checked);
     }
     for arrived in traps {
         let notice: Notice = arrived.mad.attribute();
         let mut must = |about: &str, holds: bool, expected: String, seen: String, exchanges: Vec<u32>| {
-            *asked.entry(Rule::Trap.name()).or_default() += 1;
+            *checked.entry(Rule::Trap.name()).or_default() += 1;
             if !holds {
                 broken.push(Broken {
                     rule: Rule::Trap,
@@ -87,67 +88,67 @@ pub(super) fn judge(
         };
         if simulated {
             let number = notice.trap_number();
-            let is_one = notice.is_generic() && OF_PORTS.contains(&number);
+            let is_of_a_port = notice.is_generic() && OF_PORTS.contains(&number);
             let expected = "a generic Notice with a trap number of an adapter or router";
-            if !must("a trap", is_one, expected.into(), in_words(&notice), Vec::new()) {
+            if !must("a trap", is_of_a_port, expected.into(), in_words(&notice), Vec::new()) {
                 continue;
             }
         }
         let is_bad_m_key = notice.is_generic() && notice.trap_number() == trap::BAD_M_KEY;
-        let says = BadMKey::from_bytes(notice.details());
-        let named = carried
-            .get(&says.m_key().0)
-            .filter(|_| is_bad_m_key && says.m_key() != MKey(0));
+        let described = BadMKey::from_bytes(notice.details());
+        let sent_with_key = carried
+            .get(&described.m_key().0)
+            .filter(|_| is_bad_m_key && described.m_key() != MKey(0));
         // In real time, a trap may have another cause than the tester's SMPs, unless it carries an M_Key that the
         // tester used.
-        if simulated || named.is_some() {
+        if simulated || sent_with_key.is_some() {
             let wrong = headers(&arrived.mad, &notice, sender.node);
             must(
                 "header and notice of a trap",
                 wrong.is_empty(),
                 "versions 1, M_Key 0, status 0, reserved bits 0, and the sender's ProducerType".into(),
                 wrong.join(", "),
-                named.map(|(_, nearest)| nearest.number).into_iter().collect(),
+                sent_with_key.map(|(_, latest)| latest.number).into_iter().collect(),
             );
         }
         // A trap 256 without an M_Key of this test may belong to an earlier test, because a port repeats its traps.
-        let Some((told, nearest)) = named else { continue };
-        let near = vec![nearest.number];
+        let Some((smps, latest)) = sent_with_key else { continue };
+        let latest_number = vec![latest.number];
         if sender.sends == Some(false) {
             let about = "trap 256 of a port whose IsTrapSupported is not set";
-            must(about, false, "no trap".into(), in_words(&says), near);
+            must(about, false, "no trap".into(), in_words(&described), latest_number);
             continue;
         }
         if !managers.iter().any(|lid| Lid(*lid).is_unicast()) && !managers.is_empty() {
             let about = "trap 256 of a port without a subnet manager";
-            must(about, false, "no trap".into(), in_words(&says), near);
+            must(about, false, "no trap".into(), in_words(&described), latest_number);
             continue;
         }
-        let route = says.directed().then(|| (says.hop_count(), says.dr_slid().0));
-        let of = told.get(&(says.method().0, says.attribute().0, says.modifier().0, route));
+        let route = described.directed().then(|| (described.hop_count(), described.dr_slid().0));
+        let violated = smps.get(&(described.method().0, described.attribute().0, described.modifier().0, route));
         let expected = format!(
             "an SMP that carried M_Key {}, such as {}",
-            says.m_key(),
-            nearest.request
+            described.m_key(),
+            latest.request
         );
         if !must(
             "SMP that trap 256 describes",
-            of.is_some(),
+            violated.is_some(),
             expected,
-            in_words(&says),
-            near.clone(),
+            in_words(&described),
+            latest_number.clone(),
         ) {
             continue;
         }
-        let was_wrong = of.copied().unwrap_or_default();
+        let was_wrong = violated.copied().unwrap_or_default();
         must(
             "M_Key of the SMP that trap 256 describes",
             was_wrong,
             "a wrong M_Key".into(),
-            in_words(&says),
-            near.clone(),
+            in_words(&described),
+            latest_number.clone(),
         );
-        let mut wrong = details(trace, &says, &lids);
+        let mut wrong = details(trace, &described, &lids);
         let issuer = notice.issuer_lid();
         if !may_be(&lids, issuer) {
             wrong.push(format!("IssuerLID {issuer}"));
@@ -155,9 +156,9 @@ pub(super) fn judge(
         must(
             "route that trap 256 describes",
             wrong.is_empty(),
-            "the route of the SMP, to a LID of the port".into(),
+            "the route of the SMP, and a LID of the port as IssuerLID".into(),
             wrong.join(", "),
-            near,
+            latest_number,
         );
     }
 }
@@ -166,7 +167,7 @@ fn in_words(of: &impl std::fmt::Display) -> String {
     of.to_string().replace('\n', ";")
 }
 
-/// Returns whether a LID may be the port's. If the port never showed PortInfo, for example because of another M_Key,
+/// Returns whether a LID may be the port's. If the port never showed PortInfo, for example because the tester did not know its M_Key,
 /// any unicast LID may be the port's.
 fn may_be(lids: &BTreeSet<u16>, lid: Lid) -> bool {
     if lids.is_empty() {
@@ -176,8 +177,8 @@ fn may_be(lids: &BTreeSet<u16>, lid: Lid) -> bool {
     }
 }
 
-/// Returns all values that the port showed or was given for one LID of PortInfo. `which` selects the port's own LID,
-/// or its subnet manager's.
+/// Returns every LID that the port reported, or that a Set wrote. `which` selects the port's own LID, or its subnet
+/// manager's.
 fn lids(trace: &Trace, which: impl Fn(&PortInfo) -> Lid) -> BTreeSet<u16> {
     let of_port = |mad: &Mad| {
         let carries = mad.is_smp() && mad.attribute_id() == AttributeId::PORT_INFO;
@@ -257,28 +258,28 @@ fn headers(mad: &Mad, notice: &Notice, node: Option<NodeType>) -> Vec<String> {
 }
 
 /// Returns the errors in a notice's description of a route: LIDADDR, return path, reserved fields.
-fn details(trace: &Trace, says: &BadMKey, lids: &BTreeSet<u16>) -> Vec<String> {
+fn details(trace: &Trace, described: &BadMKey, lids: &BTreeSet<u16>) -> Vec<String> {
     let mut wrong = Vec::new();
     let reserved = ["Reserved0", "Reserved56", "Reserved176"];
-    if let Some(name) = reserved.iter().find(|name| !says.is_zero_in(name)) {
+    if let Some(name) = reserved.iter().find(|name| !described.is_zero_in(name)) {
         wrong.push(format!("{name} is not 0"));
     }
-    if !says.directed() {
-        if says.hop_count() != 0 {
-            wrong.push(format!("hop count {}", says.hop_count()));
+    if !described.directed() {
+        if described.hop_count() != 0 {
+            wrong.push(format!("hop count {}", described.hop_count()));
         }
         return wrong;
     }
     // On a route that is directed from end to end, LIDADDR is the permissive LID. Existing agents write their own LID
     // instead.
-    if says.lid() != Lid::PERMISSIVE && !may_be(lids, says.lid()) {
-        wrong.push(format!("LIDADDR {}", says.lid()));
+    if described.lid() != Lid::PERMISSIVE && !may_be(lids, described.lid()) {
+        wrong.push(format!("LIDADDR {}", described.lid()));
     }
-    let hops = usize::from(says.hop_count());
+    let hops = usize::from(described.hop_count());
     // The architecture leaves open whether the path includes the first byte, which no hop uses.
-    let is_cut = [hops > ROOM, hops + 1 > ROOM];
-    if !is_cut.contains(&says.path_truncated()) {
-        wrong.push(format!("path truncated {}", says.path_truncated()));
+    let may_be_truncated = [hops > ROOM, hops + 1 > ROOM];
+    if !may_be_truncated.contains(&described.path_truncated()) {
+        wrong.push(format!("path truncated {}", described.path_truncated()));
     }
     // Responses on routes with the same number of hops show the possible return paths.
     let mut paths = trace.exchanges.iter().filter_map(|exchange| {
@@ -287,8 +288,8 @@ fn details(trace: &Trace, says: &BadMKey, lids: &BTreeSet<u16>) -> Vec<String> {
         let is_such = answer.mad.is_directed() && usize::from(smp.hop_count()) == hops && exchange.port == 0;
         is_such.then(|| (1..=hops).map(|hop| smp.return_path(hop)).collect::<Vec<_>>())
     });
-    let shown: Vec<u8> = (0..ROOM).map(|hop| says.return_path(hop)).collect();
-    // Three layouts are accepted, truncated to the field. (1) The unused first byte and the path. (2) The path
+    let shown: Vec<u8> = (0..ROOM).map(|hop| described.return_path(hop)).collect();
+    // The path may have three layouts, each cut to the 30 bytes of the field. (1) The unused first byte and the path. (2) The path
     // alone. (3) A zero byte and the path without its last hop.
     let is_path = |path: &Vec<u8>| {
         let (whole, bare) = (path.len().min(ROOM - 1), path.len().min(ROOM));
@@ -298,8 +299,8 @@ fn details(trace: &Trace, says: &BadMKey, lids: &BTreeSet<u16>) -> Vec<String> {
             || shown[0] == 0 && shown[1..=short] == path[..short]
     };
     let first = paths.next();
-    let is_one = first.as_ref().is_none_or(is_path);
-    if !is_one && !paths.any(|path| is_path(&path)) {
+    let fits = first.as_ref().is_none_or(is_path);
+    if !fits && !paths.any(|path| is_path(&path)) {
         let path = first.unwrap_or_default();
         wrong.push(format!("return path {shown:?} instead of {path:?}"));
     }
@@ -308,9 +309,9 @@ fn details(trace: &Trace, says: &BadMKey, lids: &BTreeSet<u16>) -> Vec<String> {
 
 /// Checks that traps with one TransactionID carry the same Notice, and that traps of a port are at least a
 /// SubnetTimeOut apart.
-fn repetitions(trace: &Trace, broken: &mut Vec<Broken>, asked: &mut BTreeMap<&'static str, u64>) {
+fn repetitions(trace: &Trace, broken: &mut Vec<Broken>, checked: &mut BTreeMap<&'static str, u64>) {
     let mut must = |about: &str, holds: bool, expected: String, seen: String| {
-        *asked.entry(Rule::Trap.name()).or_default() += 1;
+        *checked.entry(Rule::Trap.name()).or_default() += 1;
         if !holds {
             broken.push(Broken {
                 rule: Rule::Trap,
@@ -324,11 +325,11 @@ fn repetitions(trace: &Trace, broken: &mut Vec<Broken>, asked: &mut BTreeMap<&'s
         }
     };
     let least = shortest(trace);
-    let mut before: BTreeMap<u32, &Arrived> = BTreeMap::new();
-    let mut of: BTreeMap<(u32, u64), &Arrived> = BTreeMap::new();
+    let mut previous: BTreeMap<u32, &Arrived> = BTreeMap::new();
+    let mut by_transaction: BTreeMap<(u32, u64), &Arrived> = BTreeMap::new();
     for arrived in trace.unasked.iter().filter(|of| of.mad.method() == Method::TRAP) {
         let id = arrived.mad.transaction_id();
-        if let Some(first) = of.insert((arrived.port, id), arrived) {
+        if let Some(first) = by_transaction.insert((arrived.port, id), arrived) {
             let same = first.mad.data() == arrived.mad.data();
             let seen = if same { "the same" } else { "another Notice" };
             must(
@@ -338,7 +339,7 @@ fn repetitions(trace: &Trace, broken: &mut Vec<Broken>, asked: &mut BTreeMap<&'s
                 seen.into(),
             );
         }
-        if let (Some(last), Some(least)) = (before.insert(arrived.port, arrived), least) {
+        if let (Some(last), Some(least)) = (previous.insert(arrived.port, arrived), least) {
             let most = trace.begin.at_most(arrived.at.since(last.at).1);
             must(
                 "time from a trap to the next",

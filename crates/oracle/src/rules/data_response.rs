@@ -56,7 +56,7 @@ pub(super) fn responses_in_order(answered: &Answered<'_>) -> Outcome {
         })
         .with(request.number)
         .unless(Excuse::ResponsesLost),
-        ResponseKind::Read(_) | ResponseKind::Atomic if request.asks().has_response() => {
+        ResponseKind::Read(_) | ResponseKind::Atomic if request.asks().returns_data() => {
             let is_left_out = into > request.response_cursor;
             let excuse = if is_left_out {
                 Excuse::ResponsesLost

@@ -30,7 +30,7 @@ fn counted(answered: &Answered<'_>) -> Option<(u32, u32, u32)> {
         // invalid READ.
         let code = answered.parsed.syndrome().map(|syndrome| syndrome.kind());
         let is_invalid = is_refused_itself && code == Some(SyndromeKind::Nak(NakCode::INVALID_REQUEST));
-        let may_count = request.asks().has_response() || window.owes_from(at);
+        let may_count = request.asks().returns_data() || window.owes_from(at);
         let most = if may_count && !(is_invalid && answered.found.is_some_and(|(_, into)| into == 0)) {
             all(request.epoch, request.messages)?
         } else {
@@ -42,7 +42,7 @@ fn counted(answered: &Answered<'_>) -> Option<(u32, u32, u32)> {
     let messages = request.messages;
     match answered.says {
         // The rule `response-kind` covers a response to another kind of request.
-        ResponseKind::Read(_) | ResponseKind::Atomic if !request.asks().has_response() => None,
+        ResponseKind::Read(_) | ResponseKind::Atomic if !request.asks().returns_data() => None,
         ResponseKind::Ack if window.awaits_responses() => {
             Some((request.epoch, messages, all(request.epoch, messages)?))
         }

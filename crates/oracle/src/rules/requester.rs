@@ -116,7 +116,7 @@ fn acknowledged_again(asked: &Asked<'_>) -> Outcome {
     if asked.responses.sequence.is_some() || asked.responses.rnr.is_some() {
         return Outcome::NotAsked;
     }
-    let is_done = match request.asks().has_response() {
+    let is_done = match request.asks().returns_data() {
         true => request.psns != 0 && !request.is_owed() && !request.is_given_up,
         false => asked.responses.has_acknowledged(request.psn.plus(into)),
     };
@@ -250,7 +250,7 @@ fn opcode_order(asked: &Asked<'_>) -> Outcome {
 
 fn payload_length(asked: &Asked<'_>) -> Outcome {
     let (asks, length) = (RequestKind::of(asked.parsed.opcode), asked.parsed.length);
-    if asks.has_response() || asks == RequestKind::Other {
+    if asks.returns_data() || asks == RequestKind::Other {
         return Outcome::NotAsked;
     }
     let pmtu = asked.window.pmtu;

@@ -260,7 +260,7 @@ fn refusal_reason(answered: &Answered<'_>, is_of_access: bool) -> Outcome {
         return Outcome::NotAsked;
     }
     let request = answered.window.get(at);
-    let is_of_memory = request.asks().has_response() || matches!(request.asks(), RequestKind::Write(_));
+    let is_of_memory = request.asks().returns_data() || matches!(request.asks(), RequestKind::Write(_));
     // The NAK may concern the receive for immediate data, or the limit of outstanding READs and atomics. That limit
     // is not known exactly.
     let takes_receive = [Opcode::RC_WRITE_ONLY_IMM, Opcode::RC_WRITE_LAST_IMM].contains(&request.opcode);

@@ -229,7 +229,7 @@ fn first_answers<'t>(qp: &QpTrace<'t>) -> (usize, Vec<&'t FrameSeen>) {
     let responses = responses(qp, first);
     let dues = dues(qp, &responses);
     let is_first = |due: &&ExpectedResponse<'_>| {
-        due.why == Why::Asked && due.is_next && !RequestKind::of(due.parsed.opcode).has_response()
+        due.why == Why::Asked && due.is_next && !RequestKind::of(due.parsed.opcode).returns_data()
     };
     let mut came: BTreeMap<u32, Vec<&FrameSeen>> = BTreeMap::new();
     for (at, _, frame) in qp.asked() {

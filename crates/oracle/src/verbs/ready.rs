@@ -166,8 +166,8 @@ fn rnr_reason<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
             takes_receive(parsed) || matches!(RequestKind::of(parsed.opcode), RequestKind::Send(_))
         });
         // While the device is busy with earlier READs and atomics, it may put off a further one.
-        let has_response = |parsed: &Parsed<'_>| RequestKind::of(parsed.opcode).has_response();
-        if has_response(request) && is_answering(qp, &asked, (offset, frame.place)) {
+        let returns_data = |parsed: &Parsed<'_>| RequestKind::of(parsed.opcode).returns_data();
+        if returns_data(request) && is_answering(qp, &asked, (offset, frame.place)) {
             continue;
         }
         // The device may lack a resource for a moment, and answer the request later.
@@ -176,7 +176,7 @@ fn rnr_reason<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
                 && parsed.psn.since(first) == offset
                 && ResponseKind::of(&parsed) != ResponseKind::Rnr
         };
-        if has_response(request) && qp.responses().any(is_served) {
+        if returns_data(request) && qp.responses().any(is_served) {
             continue;
         }
         // Count only receives that were certainly posted before the first transmission.
@@ -208,7 +208,7 @@ fn is_answering(qp: &QpTrace<'_>, asked: &[Asked<'_>], (offset, place): (u32, us
         .map(|(parsed, _)| parsed.psn.since(first))
         .collect();
     let mut before = asked.iter().filter(|(at, parsed, frame)| {
-        *at < offset && frame.place < place && RequestKind::of(parsed.opcode).has_response()
+        *at < offset && frame.place < place && RequestKind::of(parsed.opcode).returns_data()
     });
     before.any(|(at, parsed, _)| !answered.contains(&(at + qp.psns(parsed) - 1)))
 }

@@ -60,7 +60,7 @@ impl ExpectedResponse<'_> {
         match (response.says, RequestKind::of(self.parsed.opcode)) {
             (ResponseKind::Fatal | ResponseKind::Rnr | ResponseKind::Sequence, asks) => {
                 // A NAK with a later PSN also acknowledges this request.
-                response.offset <= last || self.why == Why::Asked && !asks.has_response()
+                response.offset <= last || self.why == Why::Asked && !asks.returns_data()
             }
             (_, _) if self.why == Why::Gap => false,
             (ResponseKind::Read(_), RequestKind::Read) => response.offset == last,
@@ -243,10 +243,10 @@ impl<'k, 't> Responder<'k, 't> {
             false => self.missing_before(offset),
         };
         let (frames, is_alone) = self.note(offset, parsed, frame);
-        if asks.has_response() && (why != Why::Gap || !is_lossless) {
+        if asks.returns_data() && (why != Why::Gap || !is_lossless) {
             self.with_data.insert(offset);
         }
-        let asks_for_it = asks.has_response() || parsed.bth.ack_request();
+        let asks_for_it = asks.returns_data() || parsed.bth.ack_request();
         let is_owed = match why {
             Why::Gap => missing.is_some() && self.waits_for.is_none(),
             Why::Asked => asks_for_it && (is_lossless || is_alone),
@@ -320,7 +320,7 @@ impl<'k, 't> Responder<'k, 't> {
     /// Notes a request whose PSN precedes the connection's first PSN. The responder must treat the request as a
     /// duplicate, and acknowledge it if it is a SEND or WRITE.
     fn sent_before_all(&mut self, parsed: Parsed<'t>, frame: &'t FrameSeen) {
-        let is_asked = parsed.bth.ack_request() && !RequestKind::of(parsed.opcode).has_response();
+        let is_asked = parsed.bth.ack_request() && !RequestKind::of(parsed.opcode).returns_data();
         if self.qp.is_lossless() && is_asked && self.expects > 0 {
             self.owe((Why::Again, false), parsed, (0, 0), vec![frame]);
         }

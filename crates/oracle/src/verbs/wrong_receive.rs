@@ -116,7 +116,7 @@ fn receive_of<'t>(qp: &QpTrace<'t>, asked: &[Asked<'t>], offset: u32, place: usi
     let mut before = asked.iter().filter(|(at, parsed, _)| at + qp.psns(parsed) == first);
     let ends = |parsed: &Parsed<'_>| match RequestKind::of(parsed.opcode) {
         RequestKind::Send(part) | RequestKind::Write(part) => matches!(part, Part::Last | Part::Only),
-        asks => asks.has_response(),
+        asks => asks.returns_data(),
     };
     let is_begun = first == 0 || before.clone().next().is_some() && before.all(|(_, parsed, _)| ends(parsed));
     let has_its_length = |packet: &&Parsed<'_>| match RequestKind::of(packet.opcode) {

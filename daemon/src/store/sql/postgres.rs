@@ -432,7 +432,7 @@ impl SqlStore {
         }
         let number = number?;
         let spool = Arc::new(Spool::open(state.path())?);
-        spool.give_in(&mut link)?;
+        spool.write_to(&mut link)?;
         let writer = Writer::start(Box::new(link), Some(Arc::clone(&spool))).map_err(of_io(&runs))?;
         let store = Self {
             database: Box::new(database),

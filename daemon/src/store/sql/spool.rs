@@ -116,7 +116,7 @@ impl Spool {
 
     /// Writes the waiting entries to the database, oldest first. Tries twice, because the connection may already be
     /// broken.
-    pub(super) fn give_in(&self, to: &mut dyn Connection) -> Result<(), StoreError> {
+    pub(super) fn write_to(&self, to: &mut dyn Connection) -> Result<(), StoreError> {
         match self.give_all(to) {
             Err(StoreError::Away { .. }) => self.give_all(to),
             given => given,

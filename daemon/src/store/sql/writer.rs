@@ -19,14 +19,15 @@ trait Work: Send {
     fn answer(self: Box<Self>, result: Result<(), StoreError>);
 }
 
-struct Typed<T, F> {
+/// A write whose value has the type `T`.
+struct TypedWrite<T, F> {
     outlives: Outlives,
     work: F,
     value: Option<T>,
     answer: mpsc::SyncSender<Result<T, StoreError>>,
 }
 
-impl<T: Send, F: FnMut(&mut dyn Connection) -> Result<T, StoreError> + Send> Work for Typed<T, F> {
+impl<T: Send, F: FnMut(&mut dyn Connection) -> Result<T, StoreError> + Send> Work for TypedWrite<T, F> {
     fn outlives(&self) -> Outlives {
         self.outlives
     }
@@ -44,7 +45,7 @@ impl<T: Send, F: FnMut(&mut dyn Connection) -> Result<T, StoreError> + Send> Wor
     }
 }
 
-/// The channel to the writer thread. Dropping the value waits until the thread has done its writes.
+/// The channel to the writer thread. Drop waits until the thread has done all writes.
 pub(super) struct Writer {
     works: Option<mpsc::Sender<Box<dyn Work>>>,
     thread: Option<JoinHandle<()>>,
@@ -66,10 +67,10 @@ impl Writer {
                 let rest = std::iter::from_fn(|| waiting.try_recv().ok());
                 let works = std::iter::once(first).chain(rest).take(BATCH).collect();
                 let db = connection.as_mut();
-                match spool.as_ref().map_or(Ok(()), |spool| spool.give_in(db)) {
-                    Ok(()) => all(db, works),
-                    // No write may go before the entries of the spool. Until the spooled end of a lease is written,
-                    // the lease still holds its rig in the database.
+                match spool.as_ref().map_or(Ok(()), |spool| spool.write_to(db)) {
+                    Ok(()) => commit_all(db, works),
+                    // The entries of the spool must be written first. If the end of a lease is still in the spool,
+                    // the database shows its rig as taken.
                     Err(error) => refuse(works, &error),
                 }
             }
@@ -88,7 +89,7 @@ impl Writer {
         work: impl FnMut(&mut dyn Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (answer, answered) = mpsc::sync_channel(1);
-        let typed = Typed {
+        let typed = TypedWrite {
             outlives,
             work,
             value: None,
@@ -118,24 +119,24 @@ fn gone() -> StoreError {
     }
 }
 
-fn all(db: &mut dyn Connection, mut works: Vec<Box<dyn Work>>) {
-    match together(db, &mut works) {
+fn commit_all(db: &mut dyn Connection, mut works: Vec<Box<dyn Work>>) {
+    match commit_in_one(db, &mut works) {
         Ok(()) => works.into_iter().for_each(|work| work.answer(Ok(()))),
         // Two daemons deadlocked, and the database aborted the transaction of this one. Try again.
-        Err(StoreError::Io { source, .. }) if source.kind() == std::io::ErrorKind::Deadlock => all(db, works),
+        Err(StoreError::Io { source, .. }) if source.kind() == std::io::ErrorKind::Deadlock => commit_all(db, works),
         Err(error) if works.len() == 1 => {
             if let Some(work) = works.pop() {
                 work.answer(Err(error));
             }
         }
-        Err(_) => works.into_iter().for_each(|work| all(db, vec![work])),
+        Err(_) => works.into_iter().for_each(|work| commit_all(db, vec![work])),
     }
 }
 
-/// Fails all writes with [`StoreError::Away`] in place of the spool's error. Callers then put the facts that can no
-/// longer be undone into the spool.
+/// Fails all writes with [`StoreError::Away`] in place of the spool's error. Callers then put what has already
+/// happened, such as the end of a lease, into the spool.
 fn refuse(works: Vec<Box<dyn Work>>, error: &StoreError) {
-    tracing::debug!(%error, "the entries of the spool stay there");
+    tracing::debug!(%error, "the entries of the spool could not be written; they stay in the spool");
     for work in works {
         let (place, what) = match error {
             StoreError::Away { place, what } => (place.clone(), what.clone()),
@@ -145,7 +146,7 @@ fn refuse(works: Vec<Box<dyn Work>>, error: &StoreError) {
     }
 }
 
-fn together(db: &mut dyn Connection, works: &mut [Box<dyn Work>]) -> Result<(), StoreError> {
+fn commit_in_one(db: &mut dyn Connection, works: &mut [Box<dyn Work>]) -> Result<(), StoreError> {
     let outlives = works.iter().map(|work| work.outlives()).max();
     db.begin(outlives.unwrap_or(Outlives::Crash))?;
     let done = works.iter_mut().try_for_each(|work| work.work(db));

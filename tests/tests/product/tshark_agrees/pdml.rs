@@ -5,7 +5,7 @@ use std::net::Ipv6Addr;
 /// One packet as tshark decodes it.
 #[derive(Debug)]
 pub(crate) struct Dissection {
-    /// Names and shown values of the fields, in order. A tree comes before its branches.
+    /// Names and shown values of the fields, in order. A field comes before its subfields.
     pub(crate) fields: Vec<(String, String)>,
 }
 

@@ -104,9 +104,9 @@ impl Message {
     ///
     /// A READ or atomic with an even PSN does not request an acknowledgement: the responder answers it anyway.
     pub(crate) fn one(mut packet: Transport, psns: u32) -> Self {
-        let has_response = packet.atomic.is_some() || packet.bth.opcode() == Opcode::RC_READ_REQUEST;
+        let returns_data = packet.atomic.is_some() || packet.bth.opcode() == Opcode::RC_READ_REQUEST;
         let is_even = packet.bth.psn().0.is_multiple_of(2);
-        packet.bth = packet.bth.with_ack_request(!(has_response && is_even));
+        packet.bth = packet.bth.with_ack_request(!(returns_data && is_even));
         Self {
             packets: vec![packet],
             psns,

@@ -79,7 +79,7 @@ impl Flying {
         matches!(self.operation, O::Send | O::SendImm | O::WriteImm)
     }
 
-    fn has_response(&self) -> bool {
+    fn returns_data(&self) -> bool {
         matches!(self.operation, O::Read | O::CompareSwap | O::FetchAdd)
     }
 
@@ -270,7 +270,7 @@ impl Peer {
         let flying = self
             .messages
             .iter()
-            .filter(|flying| !flying.is_done && flying.has_response());
+            .filter(|flying| !flying.is_done && flying.returns_data());
         let is_full = flying.count() >= usize::from(channel.max_dest_rd_atomic);
         let takes_resource = is_atomic || want.operation == O::Read;
         let is_allowed = more::may(&self.options, want.operation);
@@ -399,7 +399,7 @@ impl Peer {
             let flying = &self.messages[at];
             for packet in &flying.message.packets {
                 let is_behind = packet.bth.psn().since(from) < HALF;
-                if is_behind || flying.has_response() {
+                if is_behind || flying.returns_data() {
                     t.send_frame(labels::AGAIN, &self.requester.channel.frame(packet))?;
                 }
             }
@@ -627,7 +627,7 @@ impl Peer {
             (Opcode::RC_ACKNOWLEDGE, _) => self.is_over = true,
             (opcode, _) => {
                 let is_atomic = opcode == Opcode::RC_ATOMIC_ACKNOWLEDGE;
-                let of = self.messages.iter_mut().filter(|flying| flying.has_response());
+                let of = self.messages.iter_mut().filter(|flying| flying.returns_data());
                 for flying in of {
                     if is_atomic && flying.message.first() == psn {
                         flying.is_done = true;
@@ -646,7 +646,7 @@ impl Peer {
     fn acknowledge(&mut self, psn: Psn) {
         for flying in &mut self.messages {
             let last = flying.message.last();
-            flying.is_done |= !flying.has_response() && psn.since(last) < HALF;
+            flying.is_done |= !flying.returns_data() && psn.since(last) < HALF;
         }
     }
 
