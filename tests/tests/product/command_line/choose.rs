@@ -262,6 +262,32 @@ fn run_writes_reports_and_ignores_a_closed_pipe() {
 }
 
 #[test]
+fn each_failed_run_replaces_an_old_report() {
+    let place = Place::new();
+    let file = place.path("r.xml");
+    for (arguments, code) in [
+        ("--server unix:/none/s.sock run quick", 3),
+        ("--server unix:/none/s.sock run c14-024-node-info", 3),
+        ("--server unix:/none/s.sock run -k walk", 3),
+        ("--server unix:/none/s.sock run --failed", 3),
+        ("--server unix:/none/s.sock run --label fast", 3),
+        ("--server nonsense run", 2),
+        ("run --set x", 2),
+        ("run --rig nowhere", 2),
+        ("run --repeat 2", 2),
+        ("run no-such-test", 2),
+        ("run --no-such-option", 2),
+        ("run --seed x", 2),
+    ] {
+        fs::write(&file, "<testsuites/>").unwrap();
+        let output = run(&mut place.verbatim(&format!("{arguments} --junit r.xml")));
+        assert_eq!(output.code(), code, "{arguments}: {output}");
+        let text = fs::read_to_string(&file).unwrap();
+        assert!(text.contains("errors=\"1\"") && text.contains("<error "), "{arguments}: {text}");
+    }
+}
+
+#[test]
 fn repeat_command_works_anywhere() {
     let place = Place::new();
     let file = place.path("my rigs.toml");

@@ -23,7 +23,7 @@ use verbatim_run::Report;
 use crate::commands::known;
 use crate::commands::leases::{Lasts, Priority, wait_at_most};
 use crate::commands::report::Files;
-use crate::exit::Usage;
+use crate::exit::{self, Usage};
 use crate::print::Telling;
 use crate::print::progress::Lines;
 use crate::server::Place;
@@ -238,7 +238,36 @@ impl Arguments {
     }
 }
 
-pub(crate) fn run(arguments: &Arguments, place: &Place) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(
+    arguments: &Arguments,
+    place: impl FnOnce() -> anyhow::Result<Place>,
+) -> anyhow::Result<ExitCode> {
+    arguments.reports.remove_earlier()?;
+    let done = place().and_then(|place| carried_out(arguments, &place));
+    if let Err(error) = &done {
+        let spec = RunSpec {
+            rig: arguments.rig_name(),
+            seed: arguments.seed.unwrap_or_default(),
+            ..RunSpec::default()
+        };
+        let cause = match exit::of_error(error) {
+            exit::USAGE => Cause::Operator,
+            _ => Cause::Rig,
+        };
+        let why = verbatim_text::in_words(&**error).to_string();
+        arguments.reports.write_missing(&spec, &(cause, why))?;
+    }
+    done
+}
+
+/// Writes the reports of a run whose command line is invalid.
+pub(crate) fn report_usage_error(words: &[String], error: &str) -> anyhow::Result<()> {
+    let reports = Files::named_in(words);
+    reports.remove_earlier()?;
+    reports.write_missing(&RunSpec::default(), &(Cause::Operator, error.into()))
+}
+
+fn carried_out(arguments: &Arguments, place: &Place) -> anyhow::Result<ExitCode> {
     let options = [
         (arguments.detach, "--detach"),
         (arguments.lease.is_some(), "--lease"),
