@@ -135,7 +135,7 @@ fn main() -> ExitCode {
         Command::Rigs(arguments) => commands::rigs::run(&arguments, place),
         Command::Reserve(arguments) => place().and_then(|place| commands::leases::reserve(&arguments, &place)),
         Command::Leases(arguments) => place().and_then(|place| commands::leases::run(arguments, &place)),
-        Command::Run(arguments) => commands::run::run(&arguments, place),
+        Command::Run(mut arguments) => commands::run::run(&mut arguments, place),
         Command::Runs(arguments) => commands::runs::run(arguments, finder),
         Command::Trend(arguments) => place().and_then(|place| commands::trend::run(&arguments, &place)),
         Command::Judge(arguments) => commands::judge::run(&arguments),

@@ -288,6 +288,20 @@ fn each_failed_run_replaces_an_old_report() {
 }
 
 #[test]
+fn failed_repeats_the_rig_keys() {
+    let place = Place::new();
+    let key = "--rig-key defects=[\"m-key-ignored-on-get\"]";
+    let failed = run(&mut place.verbatim(&format!("run {key} c14-016-get-protect-2")));
+    assert_eq!(failed.code(), 1, "{failed}");
+    let again = run(&mut place.verbatim("run --failed"));
+    assert_eq!(again.code(), 1, "{again}");
+    let note = "--rig-key 'defects=[\"m-key-ignored-on-get\"]' as in the last run on virtual";
+    assert!(again.stderr.contains(note), "{again}");
+    let other = run(&mut place.verbatim("run --failed --rig-key seed=7"));
+    assert_eq!(other.code(), 0, "{other}");
+}
+
+#[test]
 fn repeat_command_works_anywhere() {
     let place = Place::new();
     let file = place.path("my rigs.toml");

@@ -21,8 +21,20 @@ use crate::exit::Usage;
 use crate::print::progress::Progress;
 use crate::{exit, print};
 
-/// Returns the run's settings with the selected tests, and with the default seed of the rig.
-pub(super) fn chosen(arguments: &Arguments, mut spec: RunSpec) -> anyhow::Result<RunSpec> {
+/// Returns the run's settings with the selected tests, and with the default seed of the rig. `--failed` without
+/// `--rig-key` takes the rig keys of the run that it repeats.
+pub(super) fn chosen(arguments: &mut Arguments, mut spec: RunSpec) -> anyhow::Result<RunSpec> {
+    let last = arguments.failed.then(|| last::of(&spec.rig)).transpose()?;
+    if let Some(last) = last.as_ref().filter(|_| arguments.rig_key.is_empty()) {
+        for key in &last.rig_keys {
+            print::note(format_args!(
+                "verbatim: --rig-key {} as in the last run on {}",
+                verbatim_text::quoted(key),
+                spec.rig
+            ));
+        }
+        arguments.rig_key.clone_from(&last.rig_keys);
+    }
     let file = rig_file(arguments)?;
     // The run itself reports an unknown rig.
     let mut offers = Vec::new();
@@ -32,7 +44,7 @@ pub(super) fn chosen(arguments: &Arguments, mut spec: RunSpec) -> anyhow::Result
         offers = rig.offers_in_words();
     }
     let tests = verbatim_catalog::select(&spec.patterns).map_err(|error| Usage(error.to_string()))?;
-    let failed = arguments.failed.then(|| last::of(&spec.rig)).transpose()?;
+    let failed = last.map(|last| last.tests);
     let listed = tests.into_iter().map(tests::ours).collect();
     spec.patterns = choice::patterns(arguments, &spec, listed, &offers, failed.as_deref())?;
     Ok(spec)
@@ -80,7 +92,7 @@ pub(super) fn run(
         report.run.record = None;
     }
     progress.finish();
-    last::keep(&arguments.rig_name(), &report.verdicts);
+    last::keep(&arguments.rig_name(), &arguments.rig_key, &report.verdicts);
     let code = exit::of_report(&report, arguments.known.known);
     let (verdicts, known) = (report.verdicts.clone(), report.known_deviations.clone());
     let json = if arguments.is_document() {

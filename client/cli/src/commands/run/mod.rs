@@ -239,7 +239,7 @@ impl Arguments {
 }
 
 pub(crate) fn run(
-    arguments: &Arguments,
+    arguments: &mut Arguments,
     place: impl FnOnce() -> anyhow::Result<Place>,
 ) -> anyhow::Result<ExitCode> {
     arguments.reports.remove_earlier()?;
@@ -267,7 +267,7 @@ pub(crate) fn report_usage_error(words: &[String], error: &str) -> anyhow::Resul
     reports.write_missing(&RunSpec::default(), &(Cause::Operator, error.into()))
 }
 
-fn carried_out(arguments: &Arguments, place: &Place) -> anyhow::Result<ExitCode> {
+fn carried_out(arguments: &mut Arguments, place: &Place) -> anyhow::Result<ExitCode> {
     let options = [
         (arguments.detach, "--detach"),
         (arguments.lease.is_some(), "--lease"),
