@@ -239,7 +239,7 @@ pub(crate) fn leases(leases: &[v1::Lease]) -> Text {
 /// Formats the result of a restore.
 pub(crate) fn restored(rig: &str, areas: &[Restored]) -> Text {
     if areas.is_empty() {
-        return Text::of(format_args!("{rig}: nothing to restore"));
+        return Text::of(format_args!("{rig}: nothing to restore: the restore journal lists no change"));
     }
     let mut out = Text::new();
     for area in areas {
