@@ -34,7 +34,11 @@ fn small(change: impl Fn(&mut AdapterProfile)) -> AdapterProfile {
 
 type Limit = (&'static str, fn(&mut AdapterProfile));
 
-const LIMITS: [Limit; 8] = [
+const NO_READS: Limit = ("no READs and atomics", |of| {
+    (of.max_rd_atomic, of.max_dest_rd_atomic) = (0, 0);
+});
+
+const LIMITS: [Limit; 9] = [
     ("one queue pair", |of| of.max_qps = 1),
     ("one ACK timeout or none", |of| of.timeouts = vec![0, 14]),
     ("a short ACK timeout", |of| of.timeouts = vec![10]),
@@ -45,6 +49,7 @@ const LIMITS: [Limit; 8] = [
         (of.choices.one_message_at_a_time, of.choices.window) = (true, 1);
     }),
     ("no SQD", |of| of.sqd = false),
+    NO_READS,
 ];
 
 /// Words in the reason of a test that needs several queue pairs at a time.
@@ -65,6 +70,19 @@ fn not_as_expected(name: &str, adapter: &AdapterProfile, may: &[Outcome]) -> Vec
         }
     }
     wrong
+}
+
+#[test]
+fn device_without_reads_is_tested() {
+    for id in ["c09-060-send", "c09-060-write-responder", "c09-142-ack-timeout", "c09-modify-steps", "c09-rnr-nak"] {
+        let mut rig = VirtualRig::new(Profile::full(), &[]).with_adapter(small(NO_READS.1), &[]);
+        let verdict = judged(&mut rig, &info(true), test(id), 1, &[]).verdict;
+        assert_eq!(verdict.outcome(), Outcome::Pass, "{id}: {}", verdict.reason);
+    }
+    let mut rig = VirtualRig::new(Profile::full(), &[]).with_adapter(small(NO_READS.1), &[]);
+    let verdict = judged(&mut rig, &info(true), test("c09-060-read"), 1, &[]).verdict;
+    assert_eq!(verdict.outcome(), Outcome::NotApplicable, "{}", verdict.reason);
+    assert!(verdict.reason.contains("has no READ"), "{}", verdict.reason);
 }
 
 #[test]

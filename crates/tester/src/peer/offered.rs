@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use verbatim_record::Side;
 use verbatim_record::verbs::pb::{self, Operation};
-use verbatim_record::verbs::{Command, asks_for, takes, takes_value};
+use verbatim_record::verbs::{Command, asks_for, capabilities, takes, takes_value};
 use verbatim_wire::Mtu;
 use verbatim_wire::packet::{AckTimeout, Medium, Packet, RnrTimer};
 
@@ -20,8 +20,8 @@ pub(super) struct Offered(BTreeMap<Side, (String, pb::Capabilities)>);
 impl Offered {
     /// Stores the capabilities of an opened device.
     pub(super) fn learn(&mut self, side: Side, opened: &pb::Opened) {
-        match &opened.capabilities {
-            Some(has) => self.0.insert(side, (opened.device.clone(), (**has).clone())),
+        match capabilities(opened) {
+            Some(has) => self.0.insert(side, (opened.device.clone(), has.into_owned())),
             None => self.0.remove(&side),
         };
     }
@@ -299,6 +299,8 @@ mod tests {
         let opened = pb::Opened {
             device: "fpga0".into(),
             capabilities: Some(Box::new(has)),
+            max_qp_rd_atom: 16,
+            max_qp_init_rd_atom: 16,
             ..pb::Opened::default()
         };
         offered.learn(Side::Dut, &opened);
