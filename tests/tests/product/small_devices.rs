@@ -86,6 +86,21 @@ fn device_without_reads_is_tested() {
 }
 
 #[test]
+fn failed_walk_shows_values_in_force() {
+    let adapter = small(|of| of.max_rd_atomic = 1);
+    let defect = RcDefect::ALL.iter().find(|defect| defect.name() == "icrc-ignored").unwrap();
+    let mut told = Vec::new();
+    for seed in 1..=8 {
+        let mut rig = VirtualRig::new(Profile::full(), &[]).with_adapter(adapter.clone(), &[*defect]);
+        let verdict = judged(&mut rig, &info(true), test("c09-walk"), seed, &[]).verdict;
+        told.extend(verdict.observations.into_iter().map(|observation| observation.text));
+    }
+    told.retain(|text| text.contains("max_rd_atomic"));
+    assert!(!told.is_empty());
+    assert!(told.iter().all(|text| text.contains("max_rd_atomic 1,")), "{told:?}");
+}
+
+#[test]
 fn small_devices_fail_no_test() {
     let may = [Outcome::Pass, Outcome::NotApplicable, Outcome::Inconclusive];
     let mut wrong = Vec::new();

@@ -192,11 +192,7 @@ impl Tester<'_> {
         let own_qpn = Qpn(random.between(2, 0xFF_FFFE) as u32);
         let (dut_psn, own_psn) = (Psn::new(random.bits() as u32), Psn::new(random.bits() as u32));
         let (dut_psn, own_psn) = (options.psn.unwrap_or(dut_psn), options.own_psn.unwrap_or(own_psn));
-        let options = &options.within(&facts);
-        let options = &ChannelOptions {
-            mtu: self.peer.offered.nearest_path_mtu(options.mtu),
-            ..*options
-        };
+        let options = &options.on(&facts);
         let end = match end {
             Some(end) => end,
             None => self.make_end(Side::Dut, options)?,

@@ -77,18 +77,6 @@ impl Offered {
         })
     }
 
-    /// Returns the longest path MTU of the DUT that does not exceed the requested one, or else the DUT's shortest path
-    /// MTU.
-    pub(super) fn nearest_path_mtu(&self, asked: Mtu) -> Mtu {
-        let codes = self
-            .0
-            .get(&Side::Dut)
-            .map_or(&[][..], |(_, has)| has.path_mtus.as_slice());
-        let codes = codes.iter().filter_map(|code| u8::try_from(*code).ok());
-        let shorter = codes.clone().filter(|code| *code <= asked.0).max();
-        Mtu(shorter.or_else(|| codes.min()).unwrap_or(asked.0))
-    }
-
     fn lacks_as_responder(&self, side: Side, operation: Operation) -> Option<String> {
         let (device, has) = self.0.get(&side)?;
         (!takes(&has.answers, operation)).then(|| {
@@ -109,6 +97,14 @@ impl Offered {
         let opcode = Packet::parse(Medium::Ethernet, bytes).ok()?.bth().opcode();
         self.lacks_as_responder(Side::Dut, asks_for(opcode)?)
     }
+}
+
+/// Returns the longest path MTU of the device that does not exceed the requested one, or else its shortest path MTU.
+pub(super) fn nearest_path_mtu(opened: &pb::Opened, asked: Mtu) -> Mtu {
+    let codes = opened.capabilities.as_ref().map_or(&[][..], |has| has.path_mtus.as_slice());
+    let codes = codes.iter().filter_map(|code| u8::try_from(*code).ok());
+    let shorter = codes.clone().filter(|code| *code <= asked.0).max();
+    Mtu(shorter.or_else(|| codes.min()).unwrap_or(asked.0))
 }
 
 /// Default RNR retry count of a connection.
@@ -329,11 +325,15 @@ mod tests {
     #[test]
     fn nearest_path_mtu_prefers_shorter() {
         let nearest = |path_mtus: &[u32], asked| {
-            let has = of(pb::Capabilities {
+            let has = pb::Capabilities {
                 path_mtus: path_mtus.to_vec(),
                 ..pb::Capabilities::default()
-            });
-            has.nearest_path_mtu(Mtu(asked)).0
+            };
+            let opened = pb::Opened {
+                capabilities: Some(Box::new(has)),
+                ..pb::Opened::default()
+            };
+            super::nearest_path_mtu(&opened, Mtu(asked)).0
         };
         for (has, asked, expected) in [
             (&[][..], 3, 3),
@@ -344,7 +344,7 @@ mod tests {
         ] {
             assert_eq!(nearest(has, asked), expected, "{has:?}, {asked} asked for");
         }
-        assert_eq!(Offered::default().nearest_path_mtu(Mtu(3)), Mtu(3));
+        assert_eq!(super::nearest_path_mtu(&pb::Opened::default(), Mtu(3)), Mtu(3));
     }
 
     #[test]

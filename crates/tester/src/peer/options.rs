@@ -4,6 +4,8 @@ use verbatim_record::verbs::pb;
 use verbatim_wire::Mtu;
 use verbatim_wire::packet::{AckTimeout, Psn, RnrTimer};
 
+use super::offered::nearest_path_mtu;
+
 /// Default hop limit.
 pub(super) const HOP_LIMIT: u8 = 64;
 /// All access rights.
@@ -64,6 +66,17 @@ pub struct ChannelOptions {
 }
 
 impl ChannelOptions {
+    /// Returns the options of a connection to the packet peer on this device: within the device's limits, with the
+    /// nearest path MTU that it supports.
+    #[must_use]
+    pub fn on(&self, opened: &pb::Opened) -> Self {
+        let within = self.within(opened);
+        Self {
+            mtu: nearest_path_mtu(opened, within.mtu),
+            ..within
+        }
+    }
+
     /// Default length of the DUT's memory in bytes.
     pub const MEMORY: u32 = 64 * 1024;
 
