@@ -88,7 +88,7 @@ fn device_without_reads_is_tested() {
 #[test]
 fn failed_walk_shows_values_in_force() {
     let adapter = small(|of| of.max_rd_atomic = 1);
-    let defect = RcDefect::ALL.iter().find(|defect| defect.name() == "icrc-ignored").unwrap();
+    let defect = RcDefect::ALL.iter().find(|defect| defect.name() == "bad-icrc-accepted").unwrap();
     let mut told = Vec::new();
     for seed in 1..=8 {
         let mut rig = VirtualRig::new(Profile::full(), &[]).with_adapter(adapter.clone(), &[*defect]);
