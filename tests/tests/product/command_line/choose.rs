@@ -288,6 +288,23 @@ fn each_failed_run_replaces_an_old_report() {
 }
 
 #[test]
+fn explain_shows_posted_requests() {
+    let place = Place::new();
+    let key = "--rig-key defects=[\"max-rd-atomic-ignored\"]";
+    let failed = run(&mut place.verbatim(&format!("run {key} c09-requests-in-flight --record kept")));
+    assert_eq!(failed.code(), 1, "{failed}");
+    let explained = run(&mut place.verbatim("explain kept c09-requests-in-flight#1"));
+    assert!(explained.stdout.contains("  posted:   "), "{explained}");
+    let finds = "frame.comment matches \"c09-requests-in-flight frame ";
+    assert!(explained.stdout.contains(finds), "{explained}");
+    for record in ["kept", "kept/001-c09-requests-in-flight.rec"] {
+        let output = run(&mut place.verbatim(&format!("inspect {record}")));
+        assert_eq!(output.code(), 2, "{output}");
+        assert!(output.stderr.contains("`verbatim explain kept`"), "{output}");
+    }
+}
+
+#[test]
 fn failed_repeats_the_rig_keys() {
     let place = Place::new();
     let key = "--rig-key defects=[\"m-key-ignored-on-get\"]";
