@@ -28,7 +28,7 @@ pub(super) fn open(path: &Path) -> anyhow::Result<Box<dyn Read>> {
         _ => (is_record(path), path),
     };
     if is_record {
-        let directory = verbatim_text::quoted(&of_record.display().to_string()).into_owned();
+        let directory = verbatim_text::quoted(&of_record.display().to_string());
         return Err(wrong(format!(
             "a record of a run, no capture: `verbatim judge {directory}` judges it again, `verbatim explain {directory}` \
              explains its findings, and `verbatim export {directory} --pcapng FILE` makes a capture"
