@@ -318,7 +318,7 @@ matrix!(Packets POSTED POSTED_ROWS "c09-matrix-posted" posted::FAMILY, Run::Conn
     "The DUT sends, retries and completes each of its requests as the rules demand, for each pair of conditions."
     "Operation, length, address, PSN, history, company, treatment by the peer, retries: each pair of values occurs \
         in a row. A row is a connection; the rules judge it."
-    [ACKNOWLEDGEMENT, COMPLETION, IMMEDIATE, ATOMICS, rc::GENERATION, NAKS, RESPONSE_DATA, TIMEOUT, RNR]);
+    [ACKNOWLEDGEMENT, COMPLETION, IMMEDIATE, ATOMICS, rc::GENERATION, NAKS, RESPONSE_DATA, TIMEOUT, RNR, "C9-143"]);
 matrix!(Packets REFUSED REFUSED_ROWS "c09-matrix-refused" refused::FAMILY, Run::Connections(refused::connection),
     "The DUT refuses each request with an error, and does nothing of it, for each pair of conditions."
     "Error, operation, PSN, history, the message before: each pair of values occurs \
