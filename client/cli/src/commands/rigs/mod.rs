@@ -101,12 +101,14 @@ pub(crate) fn run(arguments: &Arguments, place: impl FnOnce() -> anyhow::Result<
 }
 
 fn of_server(arguments: &Arguments, address: &Address) -> anyhow::Result<ExitCode> {
-    let rigs = server::at(address, |client| async move { Ok(client.list_rigs().await?) })?;
+    let (rigs, leases) = server::at(address, |client| async move {
+        Ok((client.list_rigs().await?, client.list_leases(false, false).await?))
+    })?;
     if arguments.json {
         let documents: Vec<_> = rigs.iter().map(print::document::rig).collect();
         print::json(&serde_json::json!({ "server": address.to_string(), "rigs": documents }))?;
     } else {
-        print::text(&print::tables::rigs(&rigs))?;
+        print::text(&print::tables::rigs_with(&rigs, &leases))?;
     }
     Ok(ExitCode::SUCCESS)
 }
