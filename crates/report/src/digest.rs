@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
 use verbatim_record::verbs::{Command, Reply, command_words};
-use verbatim_record::{Begin, Entry, Role, Side, Verdict, VerbsAnswered};
+use verbatim_record::{Begin, Entry, Role, Side, Verdict};
 use verbatim_wire::packet::Packet;
 
 use crate::counted::counted;
@@ -124,10 +124,10 @@ fn posted(record: &[Entry], verdict: &Verdict) -> BTreeMap<u32, Vec<String>> {
     let mut of_frames = BTreeMap::new();
     for entry in record {
         match entry {
-            Entry::VerbsAnswered(VerbsAnswered {
-                reply: Reply::Qp(made), ..
-            }) => {
-                own.insert(made.qpn, made.qp);
+            Entry::VerbsAnswered(answered) => {
+                if let Reply::Qp(made) = &answered.reply {
+                    own.insert(made.qpn, made.qp);
+                }
             }
             Entry::VerbsAsked(asked) if asked.side == Side::Dut => match &asked.command {
                 Command::ModifyQp(modify) => {

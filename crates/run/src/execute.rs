@@ -280,6 +280,7 @@ fn rest(
             parameters: parameters(spec, &open.info),
             catalogue: VERSION.into(),
         };
+        let began = instead.is_none();
         let how = (instead, request, &mut consoles);
         let is_last = place + 1 == tests.len();
         let (verdict, stopped, after) =
@@ -313,7 +314,7 @@ fn rest(
             known_deviations: of_such.into_iter().map(Into::into).collect(),
         }));
         let was_stopped = matches!(stopped, Some(StopReason::Cancelled | StopReason::LeaseEnded));
-        if was_stopped && instead.is_none() && matches!(open.session, Session::Real(_)) {
+        if was_stopped && began && matches!(open.session, Session::Real(_)) {
             report(Event::LogLine(LogLine {
                 text: in_words(&verdict.restored),
             }));
