@@ -35,7 +35,7 @@ fn small(change: impl Fn(&mut AdapterProfile)) -> AdapterProfile {
 type Limit = (&'static str, fn(&mut AdapterProfile));
 
 const NO_READS: Limit = ("no READs and atomics", |of| {
-    (of.max_rd_atomic, of.max_dest_rd_atomic) = (0, 0);
+    (of.max_rd_atomic, of.max_dest_rd_atomic, of.atomics) = (0, 0, false);
 });
 
 const LIMITS: [Limit; 9] = [
