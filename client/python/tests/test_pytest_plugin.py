@@ -223,6 +223,12 @@ def test_a_rig_out_of_use_is_told_and_not_waited_for(
         subprocess.run([*verbatim, "undrain", "held"], check=True, capture_output=True)
 
 
+def test_help_lists_the_options(pytester: pytest.Pytester) -> None:
+    done = pytester.runpytest_subprocess("-p", "verbatim_client.pytest_plugin", "--help")
+    assert done.ret == 0
+    done.stdout.fnmatch_lines(["*--verbatim-rig=RIG*"])
+
+
 def test_without_a_rig_the_plug_in_does_nothing(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_it(): pass")
     pytester.runpytest_subprocess("-p", "verbatim_client.pytest_plugin").assert_outcomes(passed=1)

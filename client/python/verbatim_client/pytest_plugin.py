@@ -93,7 +93,8 @@ def _from_node_ids(config: pytest.Config) -> tuple[str | None, list[str]]:
     """Takes the node ids of our items from the command line, because pytest would look for files with these names.
 
     Returns the rig and the tests that they name."""
-    ours = [found for found in map(_NODE.fullmatch, config.args) if found]
+    # `pytest --help` sets no arguments.
+    ours = [found for found in map(_NODE.fullmatch, getattr(config, "args", ())) if found]
     if not ours:
         return None, []
     rigs = {found["rig"] for found in ours}
