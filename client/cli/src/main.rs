@@ -116,7 +116,9 @@ fn main() -> ExitCode {
             .skip(1)
             .map(|word| word.to_string_lossy().into_owned())
             .collect();
-        let named = words.iter().find_map(|word| command().find_subcommand(word).map(|it| it.get_name() == "run"));
+        let named = words
+            .iter()
+            .find_map(|word| command().find_subcommand(word).map(|it| it.get_name() == "run"));
         let error = mistyped::with_the_nearest(error, command(), words.iter().cloned());
         if error.use_stderr() && named == Some(true) {
             let why = error.to_string();

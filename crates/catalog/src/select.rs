@@ -167,7 +167,10 @@ mod tests {
         let of_key = ids("m_key");
         assert!(of_key.contains(&"c14-016-get-protect-1"), "{of_key:?}");
         assert!(["M_Key", "mkey", "m-key"].iter().all(|other| ids(other) == of_key));
-        assert!(of_key.contains(&"c14-017-lease-zero"), "by the text of its statement: {of_key:?}");
+        assert!(
+            of_key.contains(&"c14-017-lease-zero"),
+            "by the text of its statement: {of_key:?}"
+        );
         for form in ["retry", "retries", "retried"] {
             assert!(ids(form).contains(&"c09-143-retry-count"), "{form}");
         }

@@ -28,8 +28,8 @@ fn begins_a_word(word: &str, (text, beginnings): &Joined) -> bool {
 
 /// Endings of the forms of a word, the longest first.
 const ENDINGS: [&str; 17] = [
-    "missions", "mission", "mitted", "mitting", "ations", "ation", "ions", "mits", "mit", "ing", "ion", "ies", "ied", "es",
-    "ed", "s", "y",
+    "missions", "mission", "mitted", "mitting", "ations", "ation", "ions", "mits", "mit", "ing", "ion", "ies", "ied",
+    "es", "ed", "s", "y",
 ];
 /// The least length of a stem. A shorter stem begins too many words.
 const SHORTEST_STEM: usize = 4;

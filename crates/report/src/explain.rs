@@ -142,7 +142,10 @@ pub fn explain(reported: &Reported<'_>, of: Selected<'_>, detail: Detail, comman
         ));
         // Wireshark counts the packets of all tests, and the lines of the hosts; the comments have our numbers.
         let find = match check.frames.first() {
-            Some(frame) => format!("; frame.comment matches \"{} frame {frame}( |$)\" finds the packet", verdict.test),
+            Some(frame) => format!(
+                "; frame.comment matches \"{} frame {frame}( |$)\" finds the packet",
+                verdict.test
+            ),
             None => String::new(),
         };
         tries.push(format!("{}  # for Wireshark{find}", commands.export));

@@ -40,7 +40,10 @@ pub fn junit(of: &Reported<'_>) -> String {
     suite.set_time(times.sum());
     suite.add_test_cases(of.verdicts.iter().map(|verdict| case(of, verdict)));
     let is_judged = |verdict: &Verdict| {
-        !matches!(verdict.outcome(), Outcome::NotApplicable | Outcome::Skipped | Outcome::Unspecified)
+        !matches!(
+            verdict.outcome(),
+            Outcome::NotApplicable | Outcome::Skipped | Outcome::Unspecified
+        )
     };
     if !of.verdicts.iter().any(is_judged) {
         suite.add_test_case(unjudged(of.verdicts.len()));
@@ -56,7 +59,9 @@ pub fn junit(of: &Reported<'_>) -> String {
 /// Returns an error, because CI servers show a report without failures as a success.
 fn unjudged(tests: usize) -> TestCase {
     let mut status = TestCaseStatus::non_success(NonSuccessKind::Error);
-    status.set_type("ERROR").set_message(format!("none of {tests} tests was judged"));
+    status
+        .set_type("ERROR")
+        .set_message(format!("none of {tests} tests was judged"));
     let mut case = TestCase::new("run", status);
     case.set_classname("verbatim.run");
     case.set_time(Duration::ZERO);

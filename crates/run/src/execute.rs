@@ -10,7 +10,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use verbatim_catalog::deviations::Known;
 use verbatim_catalog::{JudgeError, Register, VERSION, judge, judge_trace, select};
-use verbatim_record::{BundleWriter, Entry, Note, Reset, Side, Restored, Sink, Span, StopReason, Stopped, Time, Tracing};
+use verbatim_record::{
+    BundleWriter, Entry, Note, Reset, Restored, Side, Sink, Span, StopReason, Stopped, Time, Tracing,
+};
 use verbatim_record_proto::v1::run_event::Event;
 use verbatim_record_proto::v1::{Cause, LogLine, Outcome, RunInfo, RunSpec, TestEnded, TestStarted, Verdict};
 use verbatim_tester::{Case, Journal, MemoryJournal, Ran, Rig, RigInfo, run};

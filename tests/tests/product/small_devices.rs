@@ -74,7 +74,13 @@ fn not_as_expected(name: &str, adapter: &AdapterProfile, may: &[Outcome]) -> Vec
 
 #[test]
 fn device_without_reads_is_tested() {
-    for id in ["c09-060-send", "c09-060-write-responder", "c09-142-ack-timeout", "c09-modify-steps", "c09-rnr-nak"] {
+    for id in [
+        "c09-060-send",
+        "c09-060-write-responder",
+        "c09-142-ack-timeout",
+        "c09-modify-steps",
+        "c09-rnr-nak",
+    ] {
         let mut rig = VirtualRig::new(Profile::full(), &[]).with_adapter(small(NO_READS.1), &[]);
         let verdict = judged(&mut rig, &info(true), test(id), 1, &[]).verdict;
         assert_eq!(verdict.outcome(), Outcome::Pass, "{id}: {}", verdict.reason);
@@ -88,7 +94,10 @@ fn device_without_reads_is_tested() {
 #[test]
 fn failed_walk_shows_values_in_force() {
     let adapter = small(|of| of.max_rd_atomic = 1);
-    let defect = RcDefect::ALL.iter().find(|defect| defect.name() == "bad-icrc-accepted").unwrap();
+    let defect = RcDefect::ALL
+        .iter()
+        .find(|defect| defect.name() == "bad-icrc-accepted")
+        .unwrap();
     let mut told = Vec::new();
     for seed in 1..=8 {
         let mut rig = VirtualRig::new(Profile::full(), &[]).with_adapter(adapter.clone(), &[*defect]);

@@ -138,7 +138,9 @@ pub(crate) fn rigs_with(rigs: &[v1::Rig], leases: &[v1::Lease]) -> Text {
         // The queue of a rig lists the runs.
         let reserves = |lease: &&v1::Lease| {
             let rig = document::bare(&rig.name);
-            lease.state() == v1::LeaseState::Pending && lease.run.is_empty() && lease.candidates.iter().any(|of| of == rig)
+            lease.state() == v1::LeaseState::Pending
+                && lease.run.is_empty()
+                && lease.candidates.iter().any(|of| of == rig)
         };
         let waiting = match rig.queue.len() + leases.iter().filter(reserves).count() {
             0 => String::new(),
@@ -248,7 +250,9 @@ pub(crate) fn leases(leases: &[v1::Lease]) -> Text {
 /// Formats the result of a restore.
 pub(crate) fn restored(rig: &str, areas: &[Restored]) -> Text {
     if areas.is_empty() {
-        return Text::of(format_args!("{rig}: nothing to restore: the restore journal lists no change"));
+        return Text::of(format_args!(
+            "{rig}: nothing to restore: the restore journal lists no change"
+        ));
     }
     let mut out = Text::new();
     for area in areas {

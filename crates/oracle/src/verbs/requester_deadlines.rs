@@ -335,7 +335,11 @@ fn completes<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>, of_kind: fn(&Pee
                 duration_words(EVENT_WAIT),
                 answer.packet
             );
-            (post.in_words(), expected, in_words(&completion) + &after(since, came, EVENT_WAIT))
+            (
+                post.in_words(),
+                expected,
+                in_words(&completion) + &after(since, came, EVENT_WAIT),
+            )
         });
     }
 }

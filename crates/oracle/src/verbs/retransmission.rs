@@ -367,7 +367,11 @@ fn outstanding_ends<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
         let longest = within;
         let within = duration_words(within);
         let expected = format!("a retransmission or an error within {within} of the last event of the request");
-        (post.in_words(), expected, in_words(&completion) + &after(since, came, longest))
+        (
+            post.in_words(),
+            expected,
+            in_words(&completion) + &after(since, came, longest),
+        )
     });
 }
 

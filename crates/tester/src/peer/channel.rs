@@ -602,7 +602,10 @@ mod tests {
         let few = asked.within(&facts(1, 1, 2));
         assert_eq!((few.mtu, few.max_rd_atomic, few.max_dest_rd_atomic), (Mtu(1), 1, 2));
         let none = asked.within(&facts(0, 0, 0));
-        assert_eq!((none.mtu, none.max_rd_atomic, none.max_dest_rd_atomic), (asked.mtu, 0, 0));
+        assert_eq!(
+            (none.mtu, none.max_rd_atomic, none.max_dest_rd_atomic),
+            (asked.mtu, 0, 0)
+        );
         for facts in [facts(5, 16, 128), facts(5, 300, 1 << 20)] {
             assert_eq!(asked.within(&facts), asked, "{facts:?}");
         }

@@ -101,7 +101,10 @@ impl Offered {
 
 /// Returns the longest path MTU of the device that does not exceed the requested one, or else its shortest path MTU.
 pub(super) fn nearest_path_mtu(opened: &pb::Opened, asked: Mtu) -> Mtu {
-    let codes = opened.capabilities.as_ref().map_or(&[][..], |has| has.path_mtus.as_slice());
+    let codes = opened
+        .capabilities
+        .as_ref()
+        .map_or(&[][..], |has| has.path_mtus.as_slice());
     let codes = codes.iter().filter_map(|code| u8::try_from(*code).ok());
     let shorter = codes.clone().filter(|code| *code <= asked.0).max();
     Mtu(shorter.or_else(|| codes.min()).unwrap_or(asked.0))

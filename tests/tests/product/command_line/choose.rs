@@ -283,7 +283,10 @@ fn each_failed_run_replaces_an_old_report() {
         let output = run(&mut place.verbatim(&format!("{arguments} --junit r.xml")));
         assert_eq!(output.code(), code, "{arguments}: {output}");
         let text = fs::read_to_string(&file).unwrap();
-        assert!(text.contains("errors=\"1\"") && text.contains("<error "), "{arguments}: {text}");
+        assert!(
+            text.contains("errors=\"1\"") && text.contains("<error "),
+            "{arguments}: {text}"
+        );
     }
 }
 

@@ -143,7 +143,10 @@ fn interrupt_restores_device_at_once() {
         "{output}"
     );
     assert_eq!(came_to(&output, 1).0, "SKIPPED");
-    assert!(output.stderr.contains("stopped; restored 1 attribute: PortInfo"), "{output}");
+    assert!(
+        output.stderr.contains("stopped; restored 1 attribute: PortInfo"),
+        "{output}"
+    );
     assert!(!device.journal().exists());
     drop(proxy);
     device.is_as_before(&before, "interrupted");

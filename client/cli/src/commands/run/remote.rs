@@ -93,7 +93,10 @@ async fn not_passed(client: &Client, rig: &str) -> anyhow::Result<Vec<String>> {
         .into());
     };
     let run = client.get_run(&run.name.parse()?).await?;
-    print::note(format_args!("verbatim: --failed repeats tests of {} of {}", run.name, run.owner_name));
+    print::note(format_args!(
+        "verbatim: --failed repeats tests of {} of {}",
+        run.name, run.owner_name
+    ));
     Ok(last::not_passed(&run.verdicts))
 }
 

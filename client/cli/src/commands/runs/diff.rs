@@ -130,12 +130,20 @@ fn summary(differences: &[Difference]) -> String {
         .collect();
     let differ = |count: usize, one, more| {
         let count = count as u64;
-        format!("{} {}", print::counted(count, one, more), print::plural(count, "differs", "differ"))
+        format!(
+            "{} {}",
+            print::counted(count, one, more),
+            print::plural(count, "differs", "differ")
+        )
     };
     let values = differ(values.len(), "measured value", "measured values");
     match verdicts.len() {
         0 => format!("no verdict differs; {values}"),
-        count => format!("{}: {}; {values}", differ(count, "verdict", "verdicts"), changes.join(", ")),
+        count => format!(
+            "{}: {}; {values}",
+            differ(count, "verdict", "verdicts"),
+            changes.join(", ")
+        ),
     }
 }
 
