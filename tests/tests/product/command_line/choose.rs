@@ -351,6 +351,11 @@ fn repeat_command_works_anywhere() {
     assert!(again.starts_with(&options), "{again}");
     let verbatim = place.verbatim("").get_program().to_owned();
     let script = format!("cd / && exec \"$0\" {again}");
+    let by_variable = run(place
+        .verbatim("run --rig broken c14-016-get-protect-2")
+        .env("VERBATIM_RIG_FILE", &file));
+    let options = format!("again: verbatim run --rig-file '{}' --rig broken ", file.display());
+    assert!(by_variable.stdout.contains(&options), "{by_variable}");
     let pasted = run(place.command("sh").arg("-c").arg(script).arg(verbatim));
     assert_eq!(lines(&pasted), lines(&failed), "{pasted}");
 }

@@ -73,6 +73,14 @@ pub(super) fn run(
     // Some rigs need environment variables that must be set at process start. For such a rig, this call executes
     // the program again.
     verbatim_rig::env::enter(&config).context("cannot start again with the rig's environment")?;
+    // A rig of the file that VERBATIM_RIG_FILE names needs the option, too, in another environment.
+    let names_rig = |rig_file: &RigFile| rig_file.rigs.iter().any(|rig| rig.name == spec.rig);
+    let has_variable = std::env::var_os(verbatim_rig::file::VARIABLE).is_some_and(|value| !value.is_empty());
+    let rig_file = file
+        .path
+        .as_deref()
+        .filter(|_| arguments.rig_file.is_some() || has_variable && names_rig(&file));
+    let rig_options = rig_options(arguments, rig_file, is_told);
     let request = Request {
         id: RunId::of_now(),
         rig: config,
@@ -80,7 +88,7 @@ pub(super) fn run(
         record: record.map(Path::to_path_buf),
         cancel: Arc::clone(cancel),
         shrinks: true,
-        rig_options: rig_options(arguments, file.path.as_deref(), is_told),
+        rig_options,
         lease: Arc::default(),
     };
     let mut progress = Progress::new(arguments.lines());
@@ -127,7 +135,7 @@ fn rig_options(arguments: &Arguments, rig_file: Option<&Path>, is_told: bool) ->
     if is_told {
         words.extend(["--server", "none"].map(String::from));
     }
-    if let Some(file) = rig_file.filter(|_| arguments.rig_file.is_some()) {
+    if let Some(file) = rig_file {
         words.extend(["--rig-file".into(), verbatim_text::quoted(&file.display().to_string())]);
     }
     words.extend(arguments.ad_hoc.words());

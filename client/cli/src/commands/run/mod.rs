@@ -59,7 +59,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     rig_file: Option<PathBuf>,
     /// Set a key of the rig for this run only, as in the rig file: `seed=7`, `'profile="minimal"'`; for rigs of kind
-    /// virtual, and for a rig without a rig file
+    /// virtual, and for a rig without a rig file; for rigs of kind umad and model m_key, shared_subnet, subnet_timeout
+    /// and assign_lid
     #[arg(long, value_name = "KEY=VALUE")]
     rig_key: Vec<String>,
     #[command(flatten)]
