@@ -71,7 +71,10 @@ impl RigConfig {
                 ),
             });
         }
-        let mut text = format!("config_version = 1\n[[rig]]\nname = {:?}\nkind = \"virtual\"\n", self.name);
+        let mut text = format!(
+            "config_version = 1\n[[rig]]\nname = {:?}\nkind = \"virtual\"\n",
+            self.name
+        );
         let replaced = |key: &str| {
             names
                 .iter()
