@@ -232,7 +232,7 @@ fn difference_names_record_and_line() {
 
 #[test]
 fn wrong_content_names_the_packet_with_these_bytes() {
-    let entries = golden::entries("c09-header-validation@dest-qp-low-16-bits");
+    let entries = golden::entries("c09-connections@write-place-shared");
     let verdict = judge(entries.clone()).unwrap();
     let mut found = verdict.findings.iter();
     let check = found.find(|check| check.about.starts_with("write-content")).unwrap();
