@@ -318,13 +318,31 @@ impl Client {
         self.call("ListRuns", SHORT, client.list_runs(request)).await
     }
 
-    /// Returns the newest run, if there is one.
+    /// Returns the caller's newest run, or else the newest run of all users, if there is one.
     ///
     /// # Errors
     /// When the call fails.
     pub async fn latest_run(&self) -> Result<Option<RunName>, Error> {
-        let newest = self.list_runs("", 1, "").await?.runs.into_iter().next();
+        let newest = self.newest("").await?;
         newest.map(|run| run.name.parse()).transpose()
+    }
+
+    /// Returns the newest of the caller's runs that match a filter, or else of all users' runs, if there is one.
+    ///
+    /// # Errors
+    /// When the filter is invalid, or the call fails.
+    pub async fn newest(&self, filter: &str) -> Result<Option<v1::Run>, Error> {
+        let joined = [filter, "owner=me"].into_iter().filter(|term| !term.is_empty());
+        let own = joined.collect::<Vec<_>>().join(" AND ");
+        let found = match self.list_runs(&own, 1, "").await {
+            // An earlier daemon knows no owner=me.
+            Err(Error::Invalid(_)) => None,
+            found => found?.runs.into_iter().next(),
+        };
+        match found {
+            Some(run) => Ok(Some(run)),
+            None => Ok(self.list_runs(filter, 1, "").await?.runs.into_iter().next()),
+        }
     }
 
     /// Cancels a run. The run may still restore its device when this call returns.

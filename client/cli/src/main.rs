@@ -112,10 +112,22 @@ fn main() -> ExitCode {
     let parsed =
         parsed.and_then(|matches| Arguments::from_arg_matches(&matches).map_err(|error| error.format(&mut command())));
     let arguments = parsed.unwrap_or_else(|error| {
-        let words = std::env::args_os()
+        let words: Vec<String> = std::env::args_os()
             .skip(1)
-            .map(|word| word.to_string_lossy().into_owned());
-        mistyped::with_the_nearest(error, command(), words).exit()
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect();
+        let named = words
+            .iter()
+            .find_map(|word| command().find_subcommand(word).map(|it| it.get_name() == "run"));
+        let error = mistyped::with_the_nearest(error, command(), words.iter().cloned());
+        if error.use_stderr() && named == Some(true) {
+            let why = error.to_string();
+            let why = why.lines().next().unwrap_or_default().trim_start_matches("error: ");
+            if let Err(error) = commands::run::report_usage_error(&words, why) {
+                print::note(format_args!("verbatim: {}", verbatim_text::in_words(&*error)));
+            }
+        }
+        error.exit()
     });
     let finder = server::Finder(&arguments.server);
     let place = || finder.place();
@@ -125,7 +137,7 @@ fn main() -> ExitCode {
         Command::Rigs(arguments) => commands::rigs::run(&arguments, place),
         Command::Reserve(arguments) => place().and_then(|place| commands::leases::reserve(&arguments, &place)),
         Command::Leases(arguments) => place().and_then(|place| commands::leases::run(arguments, &place)),
-        Command::Run(arguments) => place().and_then(|place| commands::run::run(&arguments, &place)),
+        Command::Run(mut arguments) => commands::run::run(&mut arguments, place),
         Command::Runs(arguments) => commands::runs::run(arguments, finder),
         Command::Trend(arguments) => place().and_then(|place| commands::trend::run(&arguments, &place)),
         Command::Judge(arguments) => commands::judge::run(&arguments),

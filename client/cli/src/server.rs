@@ -313,7 +313,7 @@ where
     runtime.block_on(async { what(Client::connect(address.clone()).await?).await })
 }
 
-/// Returns the run with this name or id, or the newest run for "latest".
+/// Returns the run with this name or id, or the caller's newest run for "latest" (else that of all users).
 pub(crate) async fn run_named(client: &Client, given: &str) -> anyhow::Result<RunName> {
     if given != "latest" {
         return Ok(given.parse::<RunName>()?);

@@ -18,6 +18,8 @@ class Breakable:
         self._daemon = daemon.removeprefix("unix:")
         self._open: list[socket.socket] = []
         self._lock = threading.Lock()
+        self._flows = threading.Event()
+        self._flows.set()
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(path))
         self._listener.listen()
@@ -38,6 +40,10 @@ class Breakable:
                 _shut(end)
             self._open.clear()
 
+    def freeze(self) -> None:
+        """Forwards nothing from now on, like a daemon after SIGSTOP."""
+        self._flows.clear()
+
     def close(self) -> None:
         """Ends all connections, and accepts no new ones."""
         _shut(self._listener)
@@ -56,12 +62,13 @@ class Breakable:
                 self.connections += 1
                 self._open += [client, server]
             for source, sink in ((client, server), (server, client)):
-                threading.Thread(target=_pump, args=(source, sink), daemon=True).start()
+                threading.Thread(target=_pump, args=(source, sink, self._flows), daemon=True).start()
 
 
-def _pump(source: socket.socket, sink: socket.socket) -> None:
+def _pump(source: socket.socket, sink: socket.socket, flows: threading.Event) -> None:
     try:
         while data := source.recv(1 << 16):
+            flows.wait()
             sink.sendall(data)
     except OSError:
         pass

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 
 import pytest
 
-from verbatim_client import Client, Outcome, VerbatimError, aio
+from verbatim_client import Client, Outcome, VerbatimError, address, aio
+from verbatim_client._pytest_session import Session
 
 from .breakable import Breakable
 from .conftest import serving
@@ -60,6 +62,29 @@ def test_patience_ends(daemon: str, tmp_path: Path) -> None:
                 list(events)
             assert caught.value.code == "UNAVAILABLE"
             direct.get_run(run.name).cancel()
+
+
+def test_a_frozen_daemon_ends_the_watch_and_ctrl_c_is_quick(
+    daemon: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    soon = (("grpc.keepalive_time_ms", 500), ("grpc.keepalive_timeout_ms", 500))
+    monkeypatch.setattr(address, "_KEEPALIVE", (*soon, *address._KEEPALIVE[2:]))
+    with Breakable(tmp_path / "p.sock", daemon) as way, Client(daemon) as direct, direct.reserve("held"):
+        session = Session("held", way.address, [TEST], 0, {}, None, None)
+        session.client.patience_s = 0.5
+        session.look()
+        session.run = session.client.run("held", TEST, own_lease=True)
+        events = session.run.events()
+        next(events)
+        way.freeze()
+        with pytest.raises(VerbatimError) as caught:
+            list(events)
+        assert caught.value.code == "UNAVAILABLE"
+        session.client.patience_s, before = 60.0, time.monotonic()
+        session.finish(stopped=True)
+        assert session.trouble and time.monotonic() - before < 20
+        session.client.close()
+        direct.get_run(session.run.name).cancel()
 
 
 def test_a_daemon_that_is_started_anew_is_waited_for(tmp_path: Path) -> None:

@@ -114,8 +114,10 @@ def test_evidence_is_capped_as_on_the_command_line() -> None:
 
 def test_what_does_not_apply_is_skipped_with_its_reason(pytest_on: OnRig) -> None:
     done = pytest_on("sound", "--verbatim-tests=c16-port-counters", "--verbatim-seed=1")
-    done.assert_outcomes(skipped=1)
-    done.stdout.fnmatch_lines(["SKIPPED*NOT_APPLICABLE: *"])
+    # The item `run` is the error: nothing was judged.
+    done.assert_outcomes(skipped=1, errors=1)
+    done.stdout.fnmatch_lines(["SKIPPED*NOT_APPLICABLE: *", "ERROR*run - none of 1 conformance tests was judged; c16-*"])
+    assert done.ret == 5
 
 
 def test_a_device_that_is_never_ready_is_an_error_of_each_test_and_no_failure(pytest_on: OnRig) -> None:
@@ -176,6 +178,7 @@ def test_the_items_stand_beside_those_of_files_and_markers_choose(pytest_on: OnR
     [
         (["nowhere"], "*no rig 'nowhere'; the daemon has *sound*"),
         (["sound", "--verbatim-tests=zzz"], "*zzz*"),
+        ([""], "*--verbatim-rig has no value*"),
         (["sound", "--verbatim-set=x"], "*NAME=NUMBER was expected*"),
         (["sound", "--verbatim-server=unix:/none/s.sock"], "*/none/s.sock*verbatimd serve*"),
         (["sound", "--verbatim-server=lab:1"], "*takes certificates*"),
@@ -187,15 +190,43 @@ def test_wrong_options_are_told_before_anything_runs(pytest_on: OnRig, options: 
     done.stderr.fnmatch_lines([words])
 
 
-def test_a_rig_out_of_use_is_told_and_not_waited_for(pytest_on: OnRig, daemon: str) -> None:
+def error_in(pytester: pytest.Pytester) -> str:
+    """Returns the error of the item `run` in the JUnit report."""
+    error = ElementTree.parse(pytester.path / "report.xml").getroot().find(".//testcase/error")
+    assert error is not None
+    return error.get("message", "")
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_junit_of_a_stopped_session_has_an_error(pytest_on: OnRig, pytester: pytest.Pytester, name: str) -> None:
+    pytester.makepyfile(f"""
+        import os, signal, time
+        def test_mine():
+            os.kill(os.getpid(), signal.{name})
+            time.sleep(60)
+    """)
+    done = pytest_on("sound", "--verbatim-tests=c14-024-node-info", "--junit-xml=report.xml")
+    assert done.ret == 2 and "pytest was stopped" in error_in(pytester)
+
+
+def test_a_rig_out_of_use_is_told_and_not_waited_for(
+    pytest_on: OnRig, pytester: pytest.Pytester, daemon: str
+) -> None:
     verbatim = [binary("verbatim"), "--server", daemon, "rigs"]
     subprocess.run([*verbatim, "drain", "held", "--why", "new cable"], check=True, capture_output=True)
     try:
-        done = pytest_on("held", "--verbatim-tests=c14-024-node-info")
+        done = pytest_on("held", "--verbatim-tests=c14-024-node-info", "--junit-xml=report.xml")
         assert done.ret == 4
         done.stderr.fnmatch_lines(["*rig held is DRAINING: *new cable*"])
+        assert "new cable" in error_in(pytester)
     finally:
         subprocess.run([*verbatim, "undrain", "held"], check=True, capture_output=True)
+
+
+def test_help_lists_the_options(pytester: pytest.Pytester) -> None:
+    done = pytester.runpytest_subprocess("-p", "verbatim_client.pytest_plugin", "--help")
+    assert done.ret == 0
+    done.stdout.fnmatch_lines(["*--verbatim-rig=RIG*"])
 
 
 def test_without_a_rig_the_plug_in_does_nothing(pytester: pytest.Pytester) -> None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ._proto.verbatim.v1 import event_pb2, verdict_pb2
-from .client import Client
+from .client import PATIENCE_S, Client
 from .errors import VerbatimError
 from .lease import Lease
-from .model import KnownDeviation, Showed, Test, Verdict
+from .model import KnownDeviation, Outcome, Showed, Test, Verdict
 from .run import Run
 
 #: States in which a rig cannot be leased. A session would wait for the rig without a message.
@@ -32,6 +33,9 @@ def parameter(given: str) -> tuple[str, int]:
 #: Duration in seconds of the lease that the user's own tests share. A thread renews the lease. If pytest is killed, the
 #: lease expires.
 _LEASE_LASTS_S = 600
+
+#: Timeout of a call in seconds after Ctrl-C, or after the daemon was lost.
+_STOP_S = 5.0
 
 
 class LeasedRig:
@@ -100,8 +104,11 @@ class Session:
             lease = self.client.reserve(self.rig, lasts_s=_LEASE_LASTS_S)
             try:
                 self._lease = lease.wait(self._wait_at_most_s)
-            except BaseException:
-                lease.end()
+            except BaseException as error:
+                if isinstance(error, KeyboardInterrupt):
+                    self.client._hurry(_STOP_S)
+                with contextlib.suppress(VerbatimError):
+                    lease.end()
                 raise
             threading.Thread(target=self._renew, daemon=True).start()
         return self._lease
@@ -171,16 +178,28 @@ class Session:
             raise VerbatimError("ABORTED", f"{self.run.name} ended without a verdict of {test}: {why}")
         return self._verdicts[test]
 
-    def finish(self) -> None:
+    @property
+    def unjudged(self) -> str:
+        """The reason if the run has verdicts and all of them are NOT_APPLICABLE or SKIPPED; else an empty string."""
+        verdicts = [self._verdicts[test] for test in self.tests if test in self._verdicts]
+        if not verdicts or any(it.outcome not in (Outcome.NOT_APPLICABLE, Outcome.SKIPPED) for it in verdicts):
+            return ""
+        first = verdicts[0]
+        return f"none of {len(verdicts)} conformance tests was judged; {first.test} is {first.outcome.name}: {first.reason}"
+
+    def finish(self, stopped: bool = False) -> None:
         """Waits for the run to end and restore its device, and downloads its bundle. Ends the lease of own tests.
 
-        Cancels a run with unread verdicts (after `-x` or Ctrl-C), so that the rig is free.
+        Cancels a run with unread verdicts (after `-x` or Ctrl-C), so that the rig is free. After Ctrl-C (`stopped`), or
+        when the daemon was lost, no call takes long.
         """
+        if stopped or self._broken is not None:
+            self.client._hurry(_STOP_S)
         try:
             if self.run is not None:
                 if set(self.tests) - set(self._verdicts) and self.run.refresh().state != "ENDED":
                     self.run.cancel()
-                self.run.wait(timeout_s=self.client.patience_s)
+                self.run.wait(timeout_s=PATIENCE_S)
                 if self.bundle is not None:
                     self.run.download(self.bundle)
             if self._lease is not None:
@@ -188,3 +207,5 @@ class Session:
                 self._lease.end()
         except (VerbatimError, OSError) as error:  # TimeoutError is an OSError.
             self.trouble = f"{self.run.name if self.run else self.rig}: {error}"
+        except KeyboardInterrupt:
+            self.trouble = f"{self.run.name if self.run else self.rig}: left before the daemon ended it"

@@ -14,6 +14,12 @@ from .errors import VerbatimError
 
 #: Largest message in bytes: a verdict with all its checks can be long.
 _LARGEST = 64 << 20
+#: A run may send no event for hours. Only keepalive detects a daemon that stopped, or a connection that broke silently.
+_KEEPALIVE: tuple[tuple[str, object], ...] = (
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.http2.max_pings_without_data", 0),
+)
 _KEYS = ("server", "ca", "cert", "key", "server_name")
 _HOST_AND_PORT = re.compile(r"(\[[0-9a-fA-F:.%]+\]|[^\s:/\[\]]+):[0-9]{1,5}")
 
@@ -39,6 +45,7 @@ def find(
     Raises VerbatimError INVALID_ARGUMENT for an invalid address, and for missing certificates.
     """
     options: list[tuple[str, object]] = [
+        *_KEEPALIVE,
         ("grpc.max_receive_message_length", _LARGEST),
         # gRPC refuses calls between its attempts to connect, so attempts are more frequent than the default (1 s to
         # 120 s).
@@ -65,12 +72,6 @@ def find(
             f"{address!r} is no address of a daemon: expected unix:/PATH, /PATH, https://HOST:PORT or HOST:PORT",
         )
     credentials = _credentials(address, told)
-    # A run may send no event for hours. Only keepalive detects a connection that broke silently.
-    options += [
-        ("grpc.keepalive_time_ms", 30_000),
-        ("grpc.keepalive_timeout_ms", 10_000),
-        ("grpc.http2.max_pings_without_data", 0),
-    ]
     if told["server_name"]:
         options.append(("grpc.ssl_target_name_override", told["server_name"]))
     return Address(host, credentials, tuple(options))

@@ -58,6 +58,7 @@ class Client:
         found = address.find(server, ca, cert, key, server_name)
         self.target = found.target
         self.patience_s = patience_s
+        self._timeout_s = TIMEOUT_S
         self._reached = False
         if found.credentials is None:
             self._channel = grpc.insecure_channel(found.target, options=list(found.options))
@@ -79,6 +80,10 @@ class Client:
     def close(self) -> None:
         """Ends the connection. Runs at the daemon continue."""
         self._channel.close()
+
+    def _hurry(self, timeout_s: float) -> None:
+        """From now on, calls take at most `timeout_s` seconds, and are not repeated."""
+        self._timeout_s, self.patience_s = timeout_s, 0.0
 
     def rigs(self) -> list[Rig]:
         """Returns all rigs, in the order of the rig file."""
@@ -161,7 +166,7 @@ class Client:
 
     def _call(self, call: Callable[..., Any], request: Any) -> Any:
         try:
-            answer = call(request, timeout=TIMEOUT_S)
+            answer = call(request, timeout=self._timeout_s)
         except grpc.RpcError as error:
             raise errors.of(error, self.target) from error
         self._reached = True

@@ -1,7 +1,8 @@
 """pytest --verbatim-rig=RIG: each conformance test is an item of pytest.
 
 All items are one run at the daemon, under one lease. PASS passes; FAIL fails with its findings; NOT_APPLICABLE and
-SKIPPED are skipped with their reason. INCONCLUSIVE and ERROR are errors, because they leave conformance undecided.
+SKIPPED are skipped with their reason. INCONCLUSIVE and ERROR are errors, because they leave conformance undecided. The session is not green if no
+conformance test was judged, or if pytest was stopped: the item `run` is then an error with the reason.
 
 An own test shares the rig through the fixtures `verbatim_lease` and `verbatim_rig`.
 
@@ -12,6 +13,8 @@ of a test with a known deviation is a failure, as with `xfail(strict=True)`.
 from __future__ import annotations
 
 import re
+import signal
+import threading
 from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -62,8 +65,10 @@ def pytest_configure(config: pytest.Config) -> None:
     option = config.getoption
     rig, named = _from_node_ids(config)
     rig = rig or option("--verbatim-rig")
-    if not rig:
+    if rig is None:
         return
+    if not rig.removeprefix("rigs/").strip():
+        raise pytest.UsageError("verbatim: --verbatim-rig has no value: name a rig (`verbatim rigs`), or omit the option")
     # Each worker of pytest-xdist would make its own run, and the runs would wait for the same rig.
     if option("numprocesses", None) or hasattr(config, "workerinput"):
         raise pytest.UsageError("verbatim: all conformance tests are one run on one rig: leave -n out")
@@ -79,15 +84,19 @@ def pytest_configure(config: pytest.Config) -> None:
         )
     except (VerbatimError, ValueError) as error:
         raise pytest.UsageError(f"verbatim: {error}") from error
+    # The default action of SIGTERM would leave no report, and the run at the daemon would continue.
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
-def _from_node_ids(config: pytest.Config) -> tuple[str, list[str]]:
+def _from_node_ids(config: pytest.Config) -> tuple[str | None, list[str]]:
     """Takes the node ids of our items from the command line, because pytest would look for files with these names.
 
     Returns the rig and the tests that they name."""
-    ours = [found for found in map(_NODE.fullmatch, config.args) if found]
+    # `pytest --help` sets no arguments.
+    ours = [found for found in map(_NODE.fullmatch, getattr(config, "args", ())) if found]
     if not ours:
-        return "", []
+        return None, []
     rigs = {found["rig"] for found in ours}
     if config.getoption("--verbatim-rig"):
         rigs.add(config.getoption("--verbatim-rig").removeprefix("rigs/"))
@@ -102,6 +111,8 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     """Ends the connection."""
     ours = config.stash.get(_RUN, None)
     if ours is not None:
+        if signal.getsignal(signal.SIGTERM) is signal.default_int_handler:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
         ours.client.close()
 
 
@@ -118,6 +129,7 @@ def pytest_collection(session: pytest.Session) -> None:
         try:
             ours.look()
         except (VerbatimError, ValueError) as error:
+            ours.trouble = str(error)
             raise pytest.UsageError(f"verbatim: {error}") from error
         for statement in sorted({statement for test in ours.found for statement in map(_mark, test.statements)}):
             session.config.addinivalue_line("markers", f"{statement}: a conformance test that judges this statement")
@@ -143,13 +155,33 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         ours.tests = [item.name for item in session.items if isinstance(item, _Item)]
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Waits for the run's end or cancels the run, and downloads the bundle."""
+# This hook must run before that of pytest's JUnit report, which writes the file.
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Waits for the run's end or cancels the run, and downloads the bundle. Adds an error to the reports when they
+    would look green although the tests did not end or nothing was judged."""
     ours = session.config.stash.get(_RUN, None)
-    if ours is not None:
-        ours.finish()
-        if ours.trouble and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
-            session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
+    if ours is None or session.config.getoption("collectonly"):
+        return
+    ours.finish(stopped=exitstatus == pytest.ExitCode.INTERRUPTED)
+    if ours.trouble and exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+        session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
+    elif ours.unjudged and exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
+    why = ours.trouble or ours.unjudged or _ENDS.get(exitstatus, "")
+    if why:
+        nodeid = f"verbatim[{ours.rig}]::run"
+        report = pytest.TestReport(nodeid, ("verbatim", None, "run"), {}, "failed", _Told(f"ERROR run\n  {why}"), "setup")
+        session.config.hook.pytest_runtest_logreport(report=report)
+
+
+#: The reason of an end at which a report has no failure.
+_ENDS = {
+    pytest.ExitCode.INTERRUPTED: "pytest was stopped (Ctrl-C, SIGTERM or an error of the collection): not all tests ran",
+    pytest.ExitCode.INTERNAL_ERROR: "pytest failed: not all tests ran",
+    pytest.ExitCode.USAGE_ERROR: "no test ran: pytest was called with wrong options, or the rig cannot be used",
+    pytest.ExitCode.NO_TESTS_COLLECTED: "no test ran: none was selected",
+}
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

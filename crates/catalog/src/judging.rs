@@ -332,7 +332,10 @@ fn of_gap(test: &Test, trace: &Trace, gap: &Gap, findings: &mut Findings<'_>) ->
     match gap {
         Gap::Missing(label) => inconclusive(
             Cause::Tester,
-            format!("the record has no entry with the label \"{label}\""),
+            format!(
+                "the test ended before its step \"{label}\": a packet, a response or a completion before it did not \
+                 come, or the record is cut"
+            ),
         ),
         Gap::Repeated(label) => (
             Outcome::Error,

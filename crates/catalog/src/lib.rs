@@ -38,7 +38,7 @@ pub use register::Register;
 pub use select::{SelectError, is_exact, select, select_or_all_errors};
 pub use statements::{Statement, canonical, statement, statements, typable};
 pub use transport::{Rows, broken_values, failed_rows, rows};
-pub use words::{has_word, mentions, nearest_word};
+pub use words::{has_word, mentions, nearest_word, stem};
 
 /// The version of the catalogue, stored in every record.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -10,7 +10,7 @@ use crate::chapters::TESTS;
 use crate::estimate::Extent;
 use crate::glob::glob;
 use crate::statements::{canonical, statement, statements, typable};
-use crate::words::{is_in, nearest_word};
+use crate::words::{is_in, nearest_word, stem};
 
 /// A pattern that matches no test.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -35,7 +35,8 @@ static NAMED: LazyLock<BTreeMap<String, Vec<usize>>> = LazyLock::new(|| {
 });
 
 /// Returns the tests that match any of the patterns, in the catalogue's order, or all tests if there is no pattern. A
-/// pattern that matches no name is searched for as a word, such as `rnr` or `m_key`. The patterns `quick`, `standard`
+/// pattern that matches no name is searched for as a word, such as `rnr` or `m_key`, then as another form of the word,
+/// such as `retry` for `retries`. The patterns `quick`, `standard`
 /// and `full` are selections by duration: see [`Extent`].
 ///
 /// # Errors
@@ -102,11 +103,16 @@ fn matching(pattern: &str) -> Vec<usize> {
         let named = NAMED.iter().filter(|(name, _)| glob(&lower, name));
         return named.flat_map(|(_, indices)| indices).copied().collect();
     }
-    match NAMED.get(&lower) {
-        Some(indices) => indices.clone(),
-        None => all()
-            .filter_map(|(index, test)| is_in(pattern, test).then_some(index))
-            .collect(),
+    let with = |word: &str| -> Vec<usize> {
+        all()
+            .filter_map(|(index, test)| is_in(word, test).then_some(index))
+            .collect()
+    };
+    let by_name = NAMED.get(&lower).cloned();
+    let found = by_name.unwrap_or_else(|| with(pattern));
+    match stem(pattern).filter(|_| found.is_empty()) {
+        Some(stem) => with(&stem),
+        None => found,
     }
 }
 
@@ -161,6 +167,14 @@ mod tests {
         let of_key = ids("m_key");
         assert!(of_key.contains(&"c14-016-get-protect-1"), "{of_key:?}");
         assert!(["M_Key", "mkey", "m-key"].iter().all(|other| ids(other) == of_key));
+        assert!(
+            of_key.contains(&"c14-017-lease-zero"),
+            "by the text of its statement: {of_key:?}"
+        );
+        for form in ["retry", "retries", "retried"] {
+            assert!(ids(form).contains(&"c09-143-retry-count"), "{form}");
+        }
+        assert!(!ids("retransmission").is_empty() && !ids("retransmitting").is_empty());
         let error = select(&["atomik".into()]).unwrap_err().to_string();
         assert!(error.contains("did you mean atomic?"), "{error}");
     }

@@ -26,7 +26,24 @@ fn begins_a_word(word: &str, (text, beginnings): &Joined) -> bool {
     word.len() >= SHORTEST && beginnings.iter().any(|at| text[*at..].starts_with(word))
 }
 
-/// Returns whether a word is in a test's id, its title, its public names, or a statement's id or title.
+/// Endings of the forms of a word, the longest first.
+const ENDINGS: [&str; 17] = [
+    "missions", "mission", "mitted", "mitting", "ations", "ation", "ions", "mits", "mit", "ing", "ion", "ies", "ied",
+    "es", "ed", "s", "y",
+];
+/// The least length of a stem. A shorter stem begins too many words.
+const SHORTEST_STEM: usize = 4;
+
+/// Returns the stem that the forms of a word share: `retr` of `retry` and `retries`. Returns `None` for a word without a
+/// known ending, or with a short stem.
+#[must_use]
+pub fn stem(word: &str) -> Option<String> {
+    let (word, _) = joined(word);
+    let stem = ENDINGS.iter().find_map(|ending| word.strip_suffix(ending))?;
+    (stem.len() >= SHORTEST_STEM).then(|| stem.into())
+}
+
+/// Returns whether a word is in a test's id, its title, its public names, or a statement's id, title or text.
 #[must_use]
 pub fn mentions<'a>(
     word: &str,
@@ -42,8 +59,11 @@ fn texts<'a>(
     aliases: impl IntoIterator<Item = &'a str>,
     statements: impl IntoIterator<Item = &'a str>,
 ) -> impl Iterator<Item = &'a str> {
-    let of_statement = |id: &'a str| [Some(id), statement(id).map(|known| known.title.as_str())];
-    let statements = statements.into_iter().flat_map(of_statement).flatten();
+    let of_statement = |id: &'a str| {
+        let known = statement(id).map(|known| [known.title.as_str(), known.about.as_str()]);
+        core::iter::once(id).chain(known.into_iter().flatten())
+    };
+    let statements = statements.into_iter().flat_map(of_statement);
     [id, about].into_iter().chain(aliases).chain(statements)
 }
 
@@ -108,6 +128,21 @@ mod tests {
             assert!(has_word("While the M_Key is 0", word), "{word}");
         }
         assert!(has_word("Get(PortInfo) is answered", "info") && has_word("c09-rnr-nak-codes", "rnr-nak"));
+    }
+
+    #[test]
+    fn forms_of_a_word_share_a_stem() {
+        for (word, expected) in [
+            ("retry", Some("retr")),
+            ("retries", Some("retr")),
+            ("retransmission", Some("retrans")),
+            ("retransmitted", Some("retrans")),
+            ("atomics", Some("atomic")),
+            ("keys", None),
+            ("rnr", None),
+        ] {
+            assert_eq!(stem(word).as_deref(), expected, "{word}");
+        }
     }
 
     #[test]

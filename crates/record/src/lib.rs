@@ -42,7 +42,7 @@ pub use file::{FileSink, MAGIC, RecordError, read, read_file};
 pub use findings::{Check, Claim, Findings, Legal, Measured, Observation, Passed, Seen, TRIES};
 pub use kernel_report::{kernel_report_name, kernel_reports};
 pub use label::{Frames, Label, Verbs, Wait};
-pub use time::{Span, Time, TimeSource, words as duration_words};
+pub use time::{Span, Time, TimeSource, words as duration_words, words_beside as duration_words_beside};
 pub use timeline::{FrameSeen, Happened, HostEvent, Timeline, VerbsDone, WaitDone};
 pub use trace::{Exchange, Gap, Trace, TraceError, Tracing, nearly_an_answer, unlike_an_answer};
 pub use verbatim_record_proto::Restored;

@@ -157,9 +157,39 @@ pub fn words(duration: Duration) -> String {
     }
 }
 
+/// Formats a duration that is compared with a bound: with all digits if [`words`] of both would be equal although they
+/// differ.
+#[must_use]
+pub fn words_beside(duration: Duration, bound: Duration) -> String {
+    let rounded = words(duration);
+    if duration == bound || rounded != words(bound) {
+        return rounded;
+    }
+    let ns = duration.as_nanos();
+    match ns {
+        0..1_000_000 => format!("{:.3} us", ns as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.6} ms", ns as f64 / 1e6),
+        _ => format!("{:.9} s", duration.as_secs_f64()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn duration_differs_from_its_bound_in_words() {
+        for (bound, over, expected) in [
+            (2_000_000_000, 12_345, "2.000012345 s"),
+            (4_000_000, 1_234, "4.001234 ms"),
+            (4_000, 3, "4.003 us"),
+            (2_000_000_000, 1_000_000, "2.001 s"),
+            (2_000_000_000, 0, "2.000 s"),
+        ] {
+            let seen = words_beside(Duration::from_nanos(bound + over), Duration::from_nanos(bound));
+            assert_eq!(seen, expected);
+        }
+    }
 
     #[test]
     fn span_difference_has_two_bounds() {

@@ -3,9 +3,12 @@
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
-use verbatim_record::{Begin, Entry, Role, Verdict};
+use verbatim_record::verbs::{Command, Reply, command_words};
+use verbatim_record::{Begin, Entry, Role, Side, Verdict};
+use verbatim_wire::packet::Packet;
 
 use crate::counted::counted;
+use crate::fields::medium;
 use crate::input::at;
 use crate::ladder::{Shown, ladder};
 
@@ -18,6 +21,9 @@ pub struct Digest {
     pub(crate) ladder: Vec<Shown>,
     /// The labels, and the entries that findings name as evidence.
     pub(crate) evidence: Vec<Entry>,
+    /// The last send requests that a host posted on the queue pair of a frame before that frame, by the number of each
+    /// frame that is evidence.
+    pub(crate) posted: BTreeMap<u32, Vec<String>>,
 }
 
 impl Digest {
@@ -36,6 +42,7 @@ impl Digest {
             took: first.zip(last).map(|(first, last)| last.latest.since(first.earliest)),
             ladder: ladder(record, verdict),
             evidence: kept(record, verdict),
+            posted: posted(record, verdict),
         }
     }
 }
@@ -104,6 +111,50 @@ fn kept(record: &[Entry], verdict: &Verdict) -> Vec<Entry> {
     let evidence = Evidence::of(verdict);
     let is_kept = |entry: &&Entry| matches!(entry, Entry::Label { .. }) || evidence.has(entry);
     record.iter().filter(is_kept).cloned().collect()
+}
+
+/// The most posted requests shown for a frame.
+const POSTED: usize = 3;
+
+fn posted(record: &[Entry], verdict: &Verdict) -> BTreeMap<u32, Vec<String>> {
+    let evidence = Evidence::of(verdict);
+    // The queue pairs of the DUT by their own number, and by the number of the queue pair that they are connected to.
+    let (mut own, mut connected) = (BTreeMap::new(), BTreeMap::new());
+    let mut posts: BTreeMap<u32, Vec<String>> = BTreeMap::new();
+    let mut of_frames = BTreeMap::new();
+    for entry in record {
+        match entry {
+            Entry::VerbsAnswered(answered) => {
+                if let Reply::Qp(made) = &answered.reply {
+                    own.insert(made.qpn, made.qp);
+                }
+            }
+            Entry::VerbsAsked(asked) if asked.side == Side::Dut => match &asked.command {
+                Command::ModifyQp(modify) => {
+                    let other = modify.attributes.as_ref().and_then(|named| named.dest_qpn);
+                    connected.extend(other.map(|other| (other, modify.qp)));
+                }
+                Command::PostSend(post) => {
+                    let of_qp = posts.entry(post.qp).or_default();
+                    if of_qp.len() == POSTED {
+                        of_qp.remove(0);
+                    }
+                    of_qp.push(format!("{} {}", asked.at.latest, command_words(&asked.command)));
+                }
+                _ => {}
+            },
+            Entry::Frame(frame) if evidence.has(entry) => {
+                let Ok(packet) = Packet::parse(medium(frame), &frame.bytes) else {
+                    continue;
+                };
+                let qps = if frame.received { &connected } else { &own };
+                let of_qp = qps.get(&packet.bth().dest_qp().0).and_then(|qp| posts.get(qp));
+                of_frames.extend(of_qp.map(|of_qp| (frame.number, of_qp.clone())));
+            }
+            _ => {}
+        }
+    }
+    of_frames
 }
 
 /// The numbers of the exchanges and frames that findings name as evidence.

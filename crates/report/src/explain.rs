@@ -113,15 +113,16 @@ pub fn explain(reported: &Reported<'_>, of: Selected<'_>, detail: Detail, comman
         if !out.is_empty() {
             out.line("");
         }
-        let record = reported
-            .record(&verdict.test)
-            .map_or(&[][..], |record| &record.evidence);
+        let digest = reported.record(&verdict.test);
+        let record = digest.map_or(&[][..], |digest| &digest.evidence);
+        // The request that led to the first packet.
+        let posted = check.frames.iter().find_map(|frame| digest?.posted.get(frame));
         let cause = match verdict.cause() {
             Cause::Unspecified => String::new(),
             cause => format!(", cause {cause}"),
         };
         out.line(format_args!("{} {}#{number}{cause}", check.result(), verdict.test));
-        out.extend([one(check, record, detail)]);
+        out.extend([one(check, record, posted.map_or(&[][..], Vec::as_slice), detail)]);
         let mut tries = Vec::new();
         if let Some(cause) = check.follows_from {
             let other = format!("{}#{}", verdict.test, u64::from(cause) + 1);
@@ -139,7 +140,15 @@ pub fn explain(reported: &Reported<'_>, of: Selected<'_>, detail: Detail, comman
             "verbatim tests --long {}  # how the test reads unclear steps",
             quoted(&verdict.test)
         ));
-        tries.push(format!("{}  # for Wireshark", commands.export));
+        // Wireshark counts the packets of all tests, and the lines of the hosts; the comments have our numbers.
+        let find = match check.frames.first() {
+            Some(frame) => format!(
+                "; frame.comment matches \"{} frame {frame}( |$)\" finds the packet",
+                verdict.test
+            ),
+            None => String::new(),
+        };
+        tries.push(format!("{}  # for Wireshark{find}", commands.export));
         for (place, command) in tries.iter().enumerate() {
             let label = if place == 0 { "try:" } else { "" };
             out.line(format_args!("  {label:<9} {command}"));
@@ -192,7 +201,7 @@ pub fn explain_verdict(reported: &Reported<'_>, test: &str) -> Option<Text> {
     Some(out)
 }
 
-fn one(check: &Check, record: &[Entry], detail: Detail) -> Text {
+fn one(check: &Check, record: &[Entry], posted: &[String], detail: Detail) -> Text {
     let title = match title(&check.statement) {
         "" => String::new(),
         title => format!(" {title}"),
@@ -200,6 +209,9 @@ fn one(check: &Check, record: &[Entry], detail: Detail) -> Text {
     let mut out = Text::of(format_args!("  {}{title}: {}", check.statement, check.about));
     let most = if detail.is_full() { usize::MAX } else { FEW };
     out.extend([few("premise:", &check.given, most)]);
+    for words in posted {
+        out.line(format_args!("  {:<9} {words}", "posted:"));
+    }
     let rungs = ladder::of(record, &check.exchanges, &check.frames);
     for (place, (entry, rung)) in rungs.iter().enumerate() {
         // The first packet is often the cause, and the test judged the last packets.

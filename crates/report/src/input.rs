@@ -122,8 +122,11 @@ impl<'a> Reported<'a> {
     }
 
     /// Returns the time of the run's start, by RFC 3339 in UTC. The report then does not depend on the time zone of
-    /// its host.
+    /// its host. Returns "-" for a run that did not begin.
     pub(crate) fn started(&self) -> String {
+        if self.run.started_ns == 0 {
+            return "-".into();
+        }
         time::OffsetDateTime::from_unix_timestamp_nanos(self.run.started_ns.into()).map_or_else(
             |_| String::new(),
             |at| {

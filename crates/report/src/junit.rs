@@ -13,7 +13,8 @@ use crate::input::{Reported, explanation, in_words};
 ///
 /// FAIL becomes a failure. If known deviations are tolerated and explain all findings of a test, the test becomes
 /// skipped, like an expected failure of pytest. ERROR and INCONCLUSIVE become errors with different types: both
-/// leave conformance unproven, so they must not count as a pass. NOT_APPLICABLE and SKIPPED become skipped.
+/// leave conformance unproven, so they must not count as a pass. NOT_APPLICABLE and SKIPPED become skipped. If no test
+/// was judged, a further case `run` is an error.
 /// Statements, public names and cause are in the output of the case, because the schema of Jenkins' xunit plugin
 /// allows no properties there.
 #[must_use]
@@ -38,12 +39,33 @@ pub fn junit(of: &Reported<'_>) -> String {
     let times = of.verdicts.iter().filter_map(|verdict| of.took(&verdict.test));
     suite.set_time(times.sum());
     suite.add_test_cases(of.verdicts.iter().map(|verdict| case(of, verdict)));
+    let is_judged = |verdict: &Verdict| {
+        !matches!(
+            verdict.outcome(),
+            Outcome::NotApplicable | Outcome::Skipped | Outcome::Unspecified
+        )
+    };
+    if !of.verdicts.iter().any(is_judged) {
+        suite.add_test_case(unjudged(of.verdicts.len()));
+    }
     let mut report = Report::new("verbatim");
     report.add_test_suite(suite);
     let mut xml = report.to_string().unwrap_or_else(|error| format!("<!-- {error} -->"));
     // XML 1.0 forbids these two characters. quick-junit removes the other forbidden characters.
     xml.retain(|c| !matches!(c, '\u{FFFE}' | '\u{FFFF}'));
     without_skipped(xml)
+}
+
+/// Returns an error, because CI servers show a report without failures as a success.
+fn unjudged(tests: usize) -> TestCase {
+    let mut status = TestCaseStatus::non_success(NonSuccessKind::Error);
+    status
+        .set_type("ERROR")
+        .set_message(format!("none of {tests} tests was judged"));
+    let mut case = TestCase::new("run", status);
+    case.set_classname("verbatim.run");
+    case.set_time(Duration::ZERO);
+    case
 }
 
 /// Removes the count of skipped tests from the `testsuites` element, where the schema of Jenkins' xunit plugin does not

@@ -99,6 +99,26 @@ fn junit_maps_inconclusive_to_error() {
 }
 
 #[test]
+fn junit_without_a_judged_test_has_an_error() {
+    let (run, mut verdicts) = all("a reason");
+    verdicts.retain(|verdict| matches!(verdict.outcome(), Outcome::NotApplicable | Outcome::Skipped));
+    for (count, verdicts) in [(0, &[][..]), (verdicts.len(), &verdicts[..])] {
+        let xml = junit(&Reported {
+            run: &run,
+            verdicts,
+            records: &[],
+            before: &[],
+            not_judged_anew: &BTreeMap::new(),
+            known: &[],
+            tolerates_known: false,
+            seal: "",
+        });
+        let report = quick_junit::Report::deserialize_from_str(&xml).unwrap();
+        assert_eq!((report.tests, report.errors), (count + 1, 1), "{xml}");
+    }
+}
+
+#[test]
 fn junit_has_host_start_and_times() {
     let (run, verdicts) = of_rxe();
     let run = RunInfo {

@@ -10,9 +10,11 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use verbatim_catalog::deviations::Known;
 use verbatim_catalog::{JudgeError, Register, VERSION, judge, judge_trace, select};
-use verbatim_record::{BundleWriter, Entry, Note, Reset, Side, Sink, Span, StopReason, Stopped, Time, Tracing};
+use verbatim_record::{
+    BundleWriter, Entry, Note, Reset, Restored, Side, Sink, Span, StopReason, Stopped, Time, Tracing,
+};
 use verbatim_record_proto::v1::run_event::Event;
-use verbatim_record_proto::v1::{Cause, Outcome, RunInfo, RunSpec, TestEnded, TestStarted, Verdict};
+use verbatim_record_proto::v1::{Cause, LogLine, Outcome, RunInfo, RunSpec, TestEnded, TestStarted, Verdict};
 use verbatim_tester::{Case, Journal, MemoryJournal, Ran, Rig, RigInfo, run};
 
 use crate::console::Consoles;
@@ -280,6 +282,7 @@ fn rest(
             parameters: parameters(spec, &open.info),
             catalogue: VERSION.into(),
         };
+        let began = instead.is_none();
         let how = (instead, request, &mut consoles);
         let is_last = place + 1 == tests.len();
         let (verdict, stopped, after) =
@@ -312,6 +315,12 @@ fn rest(
             verdict: Some(verdict.clone()),
             known_deviations: of_such.into_iter().map(Into::into).collect(),
         }));
+        let was_stopped = matches!(stopped, Some(StopReason::Cancelled | StopReason::LeaseEnded));
+        if was_stopped && began && matches!(open.session, Session::Real(_)) {
+            report(Event::LogLine(LogLine {
+                text: in_words(&verdict.restored),
+            }));
+        }
         verdicts.push(verdict);
     }
     let run = RunInfo {
@@ -334,6 +343,23 @@ fn rest(
         bundle.seal()?;
     }
     Ok(document)
+}
+
+/// Describes the restore after a test that was stopped.
+fn in_words(restored: &[Restored]) -> String {
+    let names = |complete: bool| {
+        let of_such = restored.iter().filter(|area| area.is_complete() == complete);
+        of_such.map(|area| area.area.as_str()).collect::<Vec<_>>()
+    };
+    let count = |names: &[&str]| match names.len() {
+        1 => format!("1 attribute: {}", names[0]),
+        several => format!("{several} attributes: {}", names.join(", ")),
+    };
+    match (&*names(true), &*names(false)) {
+        ([], []) => "stopped; no attribute of the device was left to restore".into(),
+        (done, []) => format!("stopped; restored {}", count(done)),
+        (done, left) => format!("stopped; restored {}; NOT restored {}", count(done), count(left)),
+    }
 }
 
 fn one_test(

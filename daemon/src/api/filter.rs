@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! filter   = [ term { " AND " term } ]
-//! term     = "rig=" NAME | "state=" states | "outcome=" outcomes
+//! term     = "rig=" NAME | "owner=me" | "state=" states | "outcome=" outcomes
 //! states   = state { "|" state }
 //! outcomes = outcome { "|" outcome }
 //! state    = "QUEUED" | "RUNNING" | "ENDED"
@@ -14,13 +14,14 @@
 
 use verbatim_proto::v1::{Outcome, RunState};
 
+use crate::access::Identity;
 use crate::store::Filter;
 
 const EXPECTED: &str =
-    "expected terms joined by \" AND \", each rig=NAME, state=QUEUED|RUNNING|ENDED or outcome=PASS|FAIL|…";
+    "expected terms joined by \" AND \", each rig=NAME, owner=me, state=QUEUED|RUNNING|ENDED or outcome=PASS|FAIL|…";
 
-/// Parses a filter. The error shows the expected form and the given text.
-pub(super) fn parse(text: &str) -> Result<Filter, String> {
+/// Parses a filter of the caller `me`. The error shows the expected form and the given text.
+pub(super) fn parse(text: &str, me: &Identity) -> Result<Filter, String> {
     let mut filter = Filter::default();
     if text.trim().is_empty() {
         return Ok(filter);
@@ -37,6 +38,7 @@ pub(super) fn parse(text: &str) -> Result<Filter, String> {
         seen.push(key);
         match key {
             "rig" => filter.rig = Some(rig(value)?),
+            "owner" if value == "me" => filter.owner = Some(me.clone()),
             "state" => filter.states = values(key, value, RunState::ALL)?,
             "outcome" => filter.outcomes = values(key, value, Outcome::ALL)?,
             _ => return Err(format!("{EXPECTED}; seen {term:?}")),
@@ -69,13 +71,16 @@ fn values<T: Copy + ToString>(key: &str, text: &str, known: &[T]) -> Result<Vec<
 mod tests {
     use super::*;
 
+    const ME: Identity = Identity::User(7);
+
     #[test]
     fn parses_terms_in_any_order() {
-        let filter = parse("outcome=FAIL|error AND rig = rigs/b-1 AND state=ENDED").unwrap();
+        let filter = parse("outcome=FAIL|error AND rig = rigs/b-1 AND state=ENDED", &ME).unwrap();
         assert_eq!(filter.rig.as_deref(), Some("b-1"));
+        assert_eq!(parse("owner=me", &ME).unwrap().owner, Some(ME));
         assert_eq!(filter.states, [RunState::Ended]);
         assert_eq!(filter.outcomes, [Outcome::Fail, Outcome::Error]);
-        assert_eq!(parse(" "), Ok(Filter::default()));
+        assert_eq!(parse(" ", &ME), Ok(Filter::default()));
     }
 
     #[test]
@@ -91,7 +96,7 @@ mod tests {
             ("rig=a OR rig=b", "the name of a rig"),
             (" AND ", "rig=NAME"),
         ] {
-            let error = parse(wrong).unwrap_err();
+            let error = parse(wrong, &ME).unwrap_err();
             assert!(error.contains(expected), "{wrong}: {error}");
         }
     }

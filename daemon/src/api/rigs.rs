@@ -234,7 +234,7 @@ impl RigService for Rigs {
             let caller = may.caller();
             let may = shared.access.end(caller, &name, None, what);
             let may = may.map_err(|denied| shared.refuse(caller, call, &name, "", &denied))?;
-            let why = (!reason.is_empty()).then(|| format!("drained by {}: {reason}", may.who()));
+            let why = (!reason.is_empty()).then(|| format!("drained by {}: {reason}", may.who().in_words()));
             shared
                 .scheduler
                 .drain(&may, why)

@@ -105,7 +105,7 @@ impl RunService for Runs {
         let request = request.into_inner();
         let scheduler = Arc::clone(&self.shared.scheduler);
         Ok(Response::new(
-            blocking(move || list(&scheduler, &request, sees, &eyes)).await??,
+            blocking(move || list(&scheduler, &request, (&caller.who, sees), &eyes)).await??,
         ))
     }
 
@@ -343,13 +343,13 @@ fn get(scheduler: &Scheduler, id: &RunId, eyes: &view::Eyes) -> Result<Run, Stor
 fn list(
     scheduler: &Scheduler,
     request: &ListRunsRequest,
-    sees: Option<Vec<String>>,
+    (me, sees): (&Identity, Option<Vec<String>>),
     eyes: &view::Eyes,
 ) -> Result<ListRunsResponse, Status> {
     let mut wrong = Vec::new();
     let mut take = |field: &str, what: String| wrong.push(Violation::new(field, what));
     let size = page::size(request.page_size).map_err(|what| take("page_size", what));
-    let filter = filter::parse(&request.filter).map_err(|what| take("filter", what));
+    let filter = filter::parse(&request.filter, me).map_err(|what| take("filter", what));
     let after = page::after(&request.page_token, &request.filter).map_err(|what| take("page_token", what));
     let (Ok(size), Ok(filter), Ok(after)) = (size, filter, after) else {
         return Err(errors::invalid(wrong));

@@ -69,10 +69,9 @@ impl LeaseView {
     pub fn because(&self) -> Vec<String> {
         let because = |holder: &StoredLease| {
             let until = holder.until_ns.map(|ns| super::timestamp(ns - ns % 1_000_000_000));
-            // Only a reserved lease can be renewed, so the expiry of a run's lease is final.
+            // The expiry of a run's lease is only a limit, and no estimate.
             let (until, whose) = match (&holder.run, until) {
-                (Some(run), Some(until)) => (format!(" until {until} at the latest"), format!("runs/{run}")),
-                (Some(run), None) => (String::new(), format!("runs/{run}")),
+                (Some(run), _) => (String::new(), format!("runs/{run}")),
                 (None, Some(until)) => (
                     format!(" until {until} unless renewed"),
                     format!("leases/{}", holder.id),

@@ -46,7 +46,7 @@ pub struct Waiting<'a> {
     pub last_turn: Option<Duration>,
     /// The acceptable rigs.
     pub rigs: &'a [String],
-    /// How long the lease will hold its rig.
+    /// How long the lease will hold its rig; [`Duration::MAX`] if that is unknown.
     pub lasts: Duration,
 }
 
@@ -281,7 +281,7 @@ pub fn why(now: Duration, lease: &LeaseId, waiting: &[Waiting<'_>], rigs: &[Use<
     let mut place = 1;
     for before in in_order(now, waiting, shares) {
         if before.lease == lease {
-            let latest = free_by.into_values().min();
+            let latest = free_by.into_values().min().filter(|latest| *latest < Duration::MAX);
             return Some(Wait { place, holders, latest });
         }
         // The earlier lease may get any of its rigs, so add its duration to each of them.

@@ -287,6 +287,13 @@ fn why_reports_place_holders_and_latest() {
     assert_eq!(told(2), wait(2, &[&held_by], Some(90)));
     assert_eq!(told(3), wait(1, &[&other], Some(20)));
     assert_eq!(told(4), wait(2, &[], None), "nobody knows when c is back");
+    // A run holds the rig, and its end is unknown.
+    let mut of_run = held("a", &held_by, 30);
+    if let By::Lease { until, .. } = &mut of_run.by {
+        *until = Duration::MAX;
+    }
+    let told = why(minutes(5), &lease(1), &waiting, &[of_run], &Shares::new()).unwrap();
+    assert_eq!(told, wait(1, &[&held_by], None));
 }
 
 const RIGS: [&str; 4] = ["a", "b", "c", "d"];

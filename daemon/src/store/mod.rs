@@ -44,6 +44,8 @@ pub fn generation_of_rig(rig: &str) -> String {
 pub struct Filter {
     /// The rig of the run.
     pub rig: Option<String>,
+    /// The owner of the run.
+    pub owner: Option<Identity>,
     /// The accepted states; empty for any state.
     pub states: Vec<RunState>,
     /// Patterns of rigs, as [`names`] matches them; `None` for any rig.
@@ -55,7 +57,7 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Returns whether a run with these properties matches. Ignores `own`.
+    /// Returns whether a run with these properties matches. Ignores `own` and `owner`.
     #[must_use]
     pub fn takes(&self, rig: &str, state: RunState, outcome: Option<Outcome>) -> bool {
         self.rig.as_deref().is_none_or(|wanted| wanted == rig)

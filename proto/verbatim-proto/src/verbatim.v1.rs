@@ -2383,7 +2383,8 @@ pub struct ListRunsRequest {
     /// Token from the page before; empty for the first page.
     #[prost(string, tag = "2")]
     pub page_token: ::prost::alloc::string::String,
-    /// Terms joined by " AND ": rig=NAME, state=QUEUED|RUNNING|ENDED, outcome=PASS|FAIL|...; all runs if empty.
+    /// Terms joined by " AND ": rig=NAME, owner=me, state=QUEUED|RUNNING|ENDED, outcome=PASS|FAIL|...; all
+    /// runs if empty.
     #[prost(string, tag = "3")]
     pub filter: ::prost::alloc::string::String,
 }

@@ -40,8 +40,12 @@ const DECIDED: &[Outcome] = &[Outcome::Pass, Outcome::NotApplicable];
 /// packet of one message, two requests are never outstanding together.
 const OPEN: &[Outcome] = &[Outcome::Pass, Outcome::NotApplicable, Outcome::Inconclusive];
 
+const NO_READS: Limit = ("no READs and atomics", DECIDED, |of| {
+    (of.max_rd_atomic, of.max_dest_rd_atomic, of.atomics) = (0, 0, false);
+});
+
 /// Each limit, and the outcomes that it permits.
-const LIMITS: [Limit; 8] = [
+const LIMITS: [Limit; 9] = [
     ("one queue pair", &[Outcome::Pass], |of| of.max_qps = 1),
     ("one ACK timeout or none", DECIDED, |of| of.timeouts = vec![0, 14]),
     ("a short ACK timeout", OPEN, |of| of.timeouts = vec![10]),
@@ -52,6 +56,7 @@ const LIMITS: [Limit; 8] = [
         (of.choices.one_message_at_a_time, of.choices.window) = (true, 1);
     }),
     ("no SQD", DECIDED, |of| of.sqd = false),
+    NO_READS,
 ];
 
 /// Words in the reason of a test that needs several queue pairs at a time. Such a test is not applicable to a device
@@ -73,6 +78,43 @@ fn not_as_expected(name: &str, adapter: &AdapterProfile, may: &[Outcome]) -> Vec
         }
     }
     wrong
+}
+
+#[test]
+fn device_without_reads_is_tested() {
+    for id in [
+        "c09-060-send",
+        "c09-060-write-responder",
+        "c09-142-ack-timeout",
+        "c09-modify-steps",
+        "c09-rnr-nak",
+    ] {
+        let mut rig = VirtualRig::new(Profile::full(), &[]).with_adapter(small(NO_READS.2), &[]);
+        let verdict = judged(&mut rig, &info(true), test(id), 1, &[]).verdict;
+        assert_eq!(verdict.outcome(), Outcome::Pass, "{id}: {}", verdict.reason);
+    }
+    let mut rig = VirtualRig::new(Profile::full(), &[]).with_adapter(small(NO_READS.2), &[]);
+    let verdict = judged(&mut rig, &info(true), test("c09-060-read"), 1, &[]).verdict;
+    assert_eq!(verdict.outcome(), Outcome::NotApplicable, "{}", verdict.reason);
+    assert!(verdict.reason.contains("has no READ"), "{}", verdict.reason);
+}
+
+#[test]
+fn failed_walk_shows_values_in_force() {
+    let adapter = small(|of| of.max_rd_atomic = 1);
+    let defect = RcDefect::ALL
+        .iter()
+        .find(|defect| defect.name() == "bad-icrc-accepted")
+        .unwrap();
+    let mut told = Vec::new();
+    for seed in 1..=8 {
+        let mut rig = VirtualRig::new(Profile::full(), &[]).with_adapter(adapter.clone(), &[*defect]);
+        let verdict = judged(&mut rig, &info(true), test("c09-walk"), seed, &[]).verdict;
+        told.extend(verdict.observations.into_iter().map(|observation| observation.text));
+    }
+    told.retain(|text| text.contains("max_rd_atomic"));
+    assert!(!told.is_empty());
+    assert!(told.iter().all(|text| text.contains("max_rd_atomic 1,")), "{told:?}");
 }
 
 #[test]

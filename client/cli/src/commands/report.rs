@@ -91,6 +91,54 @@ impl Files {
         self.ktap.as_deref().is_some_and(is_stdout)
     }
 
+    /// Returns the files that an invalid command line names.
+    pub(crate) fn named_in(words: &[String]) -> Self {
+        let named = |option: &str| {
+            let file = words.iter().enumerate().find_map(|(place, word)| {
+                match word.strip_prefix(option)? {
+                    "" => words.get(place + 1).map(String::as_str),
+                    given => given.strip_prefix('='),
+                }
+                .filter(|file| !file.is_empty() && !file.starts_with('-'))
+            });
+            file.map(PathBuf::from)
+        };
+        Self {
+            html: named("--html"),
+            junit: named("--junit"),
+            tap: named("--tap"),
+            ktap: named("--ktap"),
+            markdown: named("--markdown"),
+        }
+    }
+
+    /// Removes the files of an earlier run, so that they do not pass for the result of this run.
+    pub(crate) fn remove_earlier(&self) -> anyhow::Result<()> {
+        for (file, _) in self.wanted() {
+            if !is_stdout(file) && file.is_file() {
+                std::fs::remove_file(file)
+                    .with_context(|| format!("cannot remove the earlier report {}", file.display()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the files that this run has not yet written, with the reason why it failed.
+    pub(crate) fn write_missing(&self, spec: &v1::RunSpec, why: &(v1::Cause, String)) -> anyhow::Result<()> {
+        let is_missing = |file: &Option<PathBuf>| {
+            let file = file.as_ref()?;
+            (!is_stdout(file) && !file.exists() && directory_of(file).is_dir()).then(|| file.clone())
+        };
+        let missing = Self {
+            html: is_missing(&self.html),
+            junit: is_missing(&self.junit),
+            tap: is_missing(&self.tap),
+            ktap: is_missing(&self.ktap),
+            markdown: is_missing(&self.markdown),
+        };
+        missing.write_without_record(spec, why)
+    }
+
     /// Checks that the files of a run can be written at its end. `json`: whether the run prints JSON.
     pub(crate) fn refuse_unwritable(&self, json: bool) -> Result<(), Usage> {
         let on_stdout = self.wanted().iter().filter(|(file, _)| is_stdout(file)).count();

@@ -14,7 +14,7 @@ use crate::server::{self, Place};
 /// List the compliance statements that tests judge, or show the requirements of some statements.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Statements: C14-16, in any of its forms (c14_016, v1c14-016#03), or a word of an id or title; all when none is
+    /// Statements: C14-16, in any of its forms (c14_016, v1c14-016#03), or a word of an id, title or text; all when none is
     /// given
     statements: Vec<String>,
     /// Print one JSON document
@@ -85,7 +85,7 @@ fn ours(statement: &verbatim_catalog::Statement) -> v1::Statement {
     }
 }
 
-/// Returns whether a text selects a statement: by an id in any form, else by a part of its id or title.
+/// Returns whether a text selects a statement: by an id in any form, else by a part of its id, title or text.
 fn is_meant(wanted: &str, statement: &v1::Statement) -> bool {
     if let Some(id) = verbatim_catalog::canonical(wanted) {
         return id == statement.id;
@@ -94,6 +94,7 @@ fn is_meant(wanted: &str, statement: &v1::Statement) -> bool {
     [statement.id.as_str(), &typable(&statement.id), &statement.title]
         .into_iter()
         .any(|words| words.to_ascii_lowercase().contains(&wanted))
+        || verbatim_catalog::has_word(&statement.about, &wanted)
 }
 
 /// Returns a suggestion with the nearest id; empty if none is near.

@@ -19,7 +19,8 @@ use crate::server::{self, Place};
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// Only tests that match: an id, a public name, a statement such as C14-16, a glob, or a word such as rnr or m_key,
-    /// which is looked for in ids, titles, public names and statements; or a selection: quick, standard, full
+    /// which is looked for in ids, titles, public names and the texts of statements; or a selection: quick, standard,
+    /// full
     patterns: Vec<String>,
     /// Print one JSON document
     #[arg(long)]

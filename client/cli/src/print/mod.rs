@@ -88,10 +88,15 @@ fn paint(outcome: Outcome) -> Option<Paint> {
 
 /// Returns the line for a test.
 pub(crate) fn line(verdict: &Verdict, end: &str) -> Text {
+    // The end of the run explains the other outcomes in full.
+    let reason = match is_explained(verdict) {
+        true => shortened(&verdict.reason, 110),
+        false => verdict.reason.clone(),
+    };
     let why = match verdict.cause() {
-        _ if verdict.reason.is_empty() => String::new(),
-        Cause::Unspecified => format!("  {}", shortened(&verdict.reason, 110)),
-        cause => format!("  [{cause}] {}", shortened(&verdict.reason, 110)),
+        _ if reason.is_empty() => String::new(),
+        Cause::Unspecified => format!("  {reason}"),
+        cause => format!("  [{cause}] {reason}"),
     };
     let mut text = Text::new();
     let head = format!("{:<14}", verdict.outcome());

@@ -187,7 +187,10 @@ impl Progress {
     fn ended(&mut self, verdict: &Verdict) {
         let took = self.begun.elapsed();
         // The duration of a test that did not run to its end has no use.
-        if !matches!(verdict.outcome(), Outcome::Error | Outcome::Skipped) {
+        if !matches!(
+            verdict.outcome(),
+            Outcome::Error | Outcome::Skipped | Outcome::NotApplicable
+        ) {
             self.took.push((took, verdict.test.clone()));
         }
         let line = match self.lines {

@@ -127,13 +127,24 @@ pub(crate) fn artifacts(artifacts: &[v1::Artifact]) -> Text {
 
 /// Formats the rigs of a daemon, each with its state and the reason for the state.
 pub(crate) fn rigs(rigs: &[v1::Rig]) -> Text {
+    rigs_with(rigs, &[])
+}
+
+/// Like [`rigs`], and also counts the reservations among these leases that wait for each rig.
+pub(crate) fn rigs_with(rigs: &[v1::Rig], leases: &[v1::Lease]) -> Text {
     let mut out = Text::new();
     for rig in rigs {
         let state = document::without(rig.state().as_str_name(), "RIG_STATE_");
-        let waiting = if rig.queue.is_empty() {
-            String::new()
-        } else {
-            format!(", {} waiting", rig.queue.len())
+        // The queue of a rig lists the runs.
+        let reserves = |lease: &&v1::Lease| {
+            let rig = document::bare(&rig.name);
+            lease.state() == v1::LeaseState::Pending
+                && lease.run.is_empty()
+                && lease.candidates.iter().any(|of| of == rig)
+        };
+        let waiting = match rig.queue.len() + leases.iter().filter(reserves).count() {
+            0 => String::new(),
+            count => format!(", {count} waiting"),
         };
         let running = match (rig.current_run.as_str(), name_or(&rig.holder_name, &rig.holder)) {
             ("", "") => String::new(),
@@ -239,7 +250,9 @@ pub(crate) fn leases(leases: &[v1::Lease]) -> Text {
 /// Formats the result of a restore.
 pub(crate) fn restored(rig: &str, areas: &[Restored]) -> Text {
     if areas.is_empty() {
-        return Text::of(format_args!("{rig}: nothing to restore"));
+        return Text::of(format_args!(
+            "{rig}: nothing to restore: the restore journal lists no change"
+        ));
     }
     let mut out = Text::new();
     for area in areas {
@@ -364,8 +377,15 @@ mod tests {
             labels: vec!["25g".into(), "lab-2".into(), "kind=umad".into()],
             ..v1::Rig::default()
         };
-        let text = rigs(&[rig]);
+        let text = rigs(std::slice::from_ref(&rig));
         assert!(text.contains("runs/1 of alice\n    labels: 25g, lab-2\n"), "{text}");
+        let waits = v1::Lease {
+            state: v1::LeaseState::Pending.into(),
+            candidates: vec!["bench-2".into(), "bench-3".into()],
+            ..v1::Lease::default()
+        };
+        let text = rigs_with(&[rig], &[waits]);
+        assert!(text.contains("runs/1 of alice, 1 waiting\n"), "{text}");
     }
 
     #[test]

@@ -33,7 +33,7 @@
 
 use core::time::Duration;
 
-use verbatim_record::{Arrived, Exchange, Findings, Gap, Label, Passed, Trace, duration_words};
+use verbatim_record::{Arrived, Exchange, Findings, Gap, Label, Passed, Trace, duration_words, duration_words_beside};
 use verbatim_tester::{Need, Parameter, Step, Test, Tester};
 use verbatim_wire::values::CapabilityMask;
 use verbatim_wire::{
@@ -337,7 +337,7 @@ fn following(t: &Trace, f: &mut Findings<'_>, port: &PortInfo, label: Label<AnyA
     f.claim(STATEMENT, format!("time from a trap to trap number {times} after it"))
         .by_all(causes)
         .measured((shortest, most), least, None)
-        .saw(duration_words(most))
+        .saw(duration_words_beside(most, least))
         .must(
             format!("at least {}: traps are a SubnetTimeOut apart", duration_words(least)),
             most >= least,
@@ -383,7 +383,7 @@ fn apart_enough(
     f.claim(STATEMENT, format!("time from a trap to its repetition number {times}"))
         .by(cause)
         .measured((shortest, most), least, None)
-        .saw(duration_words(most))
+        .saw(duration_words_beside(most, least))
         .must(
             format!(
                 "at least {}: repetitions are a SubnetTimeOut apart",

@@ -155,7 +155,7 @@ fn with_rts(t: &mut Tester<'_>) -> Step {
         timeout: Some(usual.timeout.0.into()),
         retry_cnt: Some(7),
         rnr_retry: Some(usual.rnr_retry.into()),
-        max_rd_atomic: Some(1),
+        max_rd_atomic: Some(channel.max_rd_atomic.min(1).into()),
         min_rnr_timer: Some(LATER_RNR.0.into()),
         ..pb::QpAttributes::default()
     };
@@ -246,7 +246,7 @@ fn in_sqd(t: &mut Tester<'_>, change: usize) -> Step {
             ..none()
         },
         pb::QpAttributes {
-            max_rd_atomic: Some(1),
+            max_rd_atomic: Some(channel.max_rd_atomic.min(1).into()),
             max_dest_rd_atomic: Some(channel.max_dest_rd_atomic.min(2).into()),
             address: Some(address),
             ..none()

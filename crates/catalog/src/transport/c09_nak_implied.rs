@@ -22,7 +22,7 @@ use verbatim_tester::peer::ChannelOptions;
 use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::packet::{AckTimeout, NakCode, RnrTimer};
 
-use crate::transport::rc::{self, Ask, RESULTS, Requester, Sent};
+use crate::transport::rc::{self, Ask, RESULTS, Requester, Sent, offers};
 
 const BEHIND: Label<Frames> = Label::new("answer behind the missing response");
 const BEHIND_AGAIN: Label<Frames> = Label::new("answer behind the missing response, again");
@@ -72,6 +72,9 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     for first in [Ask::new(pb::Operation::Read, 64), Ask::new(pb::Operation::FetchAdd, 8)] {
         for behind in EACH {
             let mut dut = Requester::open(t, &ChannelOptions::default())?;
+            if dut.channel.max_rd_atomic == 0 {
+                return Err(offers::nothing_left("READs and atomics"));
+            }
             let second = match behind {
                 Behind::Answer(second) => second,
                 Behind::Rnr | Behind::Sequence | Behind::Refusal => Ask::send(64),

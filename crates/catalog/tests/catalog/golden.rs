@@ -229,3 +229,22 @@ fn difference_names_record_and_line() {
         ]
     );
 }
+
+#[test]
+fn wrong_content_names_the_packet_with_these_bytes() {
+    let entries = golden::entries("c09-connections@write-place-shared");
+    let verdict = judge(entries.clone()).unwrap();
+    let mut found = verdict.findings.iter();
+    let check = found.find(|check| check.about.starts_with("write-content")).unwrap();
+    let seen: Vec<u8> = check.seen[1..24]
+        .split(' ')
+        .map(|byte| u8::from_str_radix(byte, 16).unwrap())
+        .collect();
+    let has = |entry: &Entry| match entry {
+        Entry::Frame(frame) if check.frames.contains(&frame.number) => {
+            frame.bytes.windows(seen.len()).any(|window| window == seen)
+        }
+        _ => false,
+    };
+    assert!(entries.iter().any(has), "{check:?}");
+}

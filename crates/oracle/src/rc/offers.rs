@@ -3,9 +3,10 @@
 //! `Tester::offers` and similar functions give the same facts to a procedure. A capability that the host does not
 //! report counts as present.
 
-use verbatim_record::verbs::pb::{Capabilities, Operation, QpAttributes, QpState, Service};
-use verbatim_record::verbs::{Command, Reply};
-use verbatim_record::verbs::{takes, takes_value};
+use std::borrow::Cow;
+
+use verbatim_record::verbs::pb::{Capabilities, Opened, Operation, QpAttributes, QpState, Service};
+use verbatim_record::verbs::{self, Command, Reply, takes, takes_value};
 use verbatim_record::{Gap, Side, Trace, VerbsDone};
 use verbatim_wire::packet::{AckTimeout, RnrTimer};
 
@@ -15,13 +16,17 @@ use super::steps;
 
 const WITH_RESPONSE: [Operation; 3] = [Operation::Read, Operation::CompareSwap, Operation::FetchAdd];
 
-/// Returns the last capabilities that the DUT's host reported.
-pub fn capabilities(t: &Trace) -> Option<&Capabilities> {
-    let opened = t.timeline.commands.iter().rev().find_map(|done| match reply(done) {
+/// Returns the last description of the DUT by its host.
+pub fn opened(t: &Trace) -> Option<&Opened> {
+    t.timeline.commands.iter().rev().find_map(|done| match reply(done) {
         Some(Reply::Opened(facts)) if done.side == Side::Dut && matches!(done.command, Command::Open(_)) => Some(facts),
         _ => None,
-    });
-    opened?.capabilities.as_deref()
+    })
+}
+
+/// Returns the last capabilities that the DUT's host reported.
+pub fn capabilities(t: &Trace) -> Option<Cow<'_, Capabilities>> {
+    verbs::capabilities(opened(t)?)
 }
 
 /// Returns whether the DUT accepts send requests of this operation.

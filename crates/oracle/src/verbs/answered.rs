@@ -177,7 +177,7 @@ fn owes<'t>(
             let about = due.parsed.opcode.to_string();
             let expected = format!("{expected} within {} of PSN {}", duration_words(within), due.parsed.psn);
             let seen = if came.is_some() { "a response" } else { "none" };
-            (about, expected, format!("{seen}{}", after(since, came)))
+            (about, expected, format!("{seen}{}", after(since, came, within)))
         });
     }
 }

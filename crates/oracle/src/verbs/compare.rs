@@ -104,11 +104,25 @@ impl<'t> Replay<'t, '_> {
         asked.sort_unstable();
         asked.dedup();
         for thing in asked {
-            let of = of.filter(|_| thing == broken).map(|(_, frame)| Evidence::from(frame));
-            let evidence = of.into_iter().chain([done.into()]).collect();
+            let of = of.filter(|_| thing == broken).map(|(_, frame)| frame);
             let wrong = wrong.filter(|_| thing == broken);
+            // The request that should have written last, then the packet whose bytes are there in its place.
+            let seen = wrong.and_then(|wrong| self.carrier(&found.bytes[wrong..], done.place));
+            let seen = seen.filter(|seen| of.is_none_or(|of| of.number != seen.number));
+            let frames = of.into_iter().chain(seen).map(Evidence::from);
+            let evidence = frames.chain([done.into()]).collect();
             self.say(thing, evidence, (begin, &found.bytes, wrong));
         }
+    }
+
+    /// Returns the last packet before a place that the tester sent with the first 8 of these bytes.
+    fn carrier(&self, bytes: &[u8], until: usize) -> Option<&'t FrameSeen> {
+        let bytes = bytes.first_chunk::<8>()?;
+        let has = |frame: &&FrameSeen| frame.bytes.windows(bytes.len()).any(|window| window == bytes);
+        let before = |frame: &&FrameSeen| !frame.received && frame.place < until;
+        let mut sent = self.qp.trace.timeline.frames.iter().rev().filter(before);
+        // Bytes without content are in many packets.
+        sent.find(has).filter(|_| bytes.iter().any(|byte| *byte != bytes[0]))
     }
 
     /// Returns the last executed request that wrote to the byte at `at`.

@@ -64,6 +64,7 @@ fn fails<'t>(
         .chain(completion.iter().map(|completion| completion.done.event.into()));
     asking.owes(owed, proven, evidence, || {
         let statuses: Vec<String> = allowed.iter().map(ToString::to_string).collect();
+        let longest = within;
         let within = duration_words(within);
         let expected = format!(
             "one completion, with {}, within {within} of {cause}",
@@ -73,7 +74,7 @@ fn fails<'t>(
         (
             qp.posts[at].in_words(),
             expected,
-            in_words(&completion) + &after(since, came),
+            in_words(&completion) + &after(since, came, longest),
         )
     });
 }

@@ -297,7 +297,7 @@ fn receive_completes<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
             (
                 String::new(),
                 expected,
-                format!("{}{}", qp.received.len(), after(since, came)),
+                format!("{}{}", qp.received.len(), after(since, came, EVENT_WAIT)),
             )
         });
     }

@@ -9,7 +9,7 @@
 
 use core::time::Duration;
 
-use verbatim_record::{Evidence, Passed, TRIES, Time, duration_words};
+use verbatim_record::{Evidence, Passed, TRIES, Time, duration_words, duration_words_beside};
 use verbatim_wire::packet::AckTimeout;
 use verbatim_wire::verbs::WcStatus;
 
@@ -69,10 +69,11 @@ pub(super) fn in_words(completion: &[&Completion<'_>]) -> String {
     }
 }
 
-/// Returns the time from a cause to its effect, in words to append; empty if there was no effect.
-pub(super) fn after(since: Time, came: Option<Time>) -> String {
+/// Returns the time from a cause to its effect, in words to append; empty if there was no effect. `within`: the longest
+/// time that the rule allows.
+pub(super) fn after(since: Time, came: Option<Time>, within: Duration) -> String {
     came.map_or_else(String::new, |came| {
-        format!(", {} after it", duration_words(came.since(since)))
+        format!(", {} after it", duration_words_beside(came.since(since), within))
     })
 }
 
@@ -105,7 +106,7 @@ fn sent_when_posted<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
             (
                 post.in_words(),
                 format!("its first packet within {} after it was posted", duration_words(within)),
-                seen + &after(asked, came),
+                seen + &after(asked, came, within),
             )
         });
     }
@@ -187,7 +188,7 @@ fn goes_on<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
             };
             let expected = format!("{packet} within {} of {}", duration_words(within), answer.packet);
             let seen = sent.map_or_else(|| "no packet".into(), |sent| sent.seen.packet.to_string());
-            (post.in_words(), expected, seen + &after(since, came))
+            (post.in_words(), expected, seen + &after(since, came, within))
         });
     }
 }
@@ -334,7 +335,11 @@ fn completes<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>, of_kind: fn(&Pee
                 duration_words(EVENT_WAIT),
                 answer.packet
             );
-            (post.in_words(), expected, in_words(&completion) + &after(since, came))
+            (
+                post.in_words(),
+                expected,
+                in_words(&completion) + &after(since, came, EVENT_WAIT),
+            )
         });
     }
 }

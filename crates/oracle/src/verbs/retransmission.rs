@@ -364,9 +364,14 @@ fn outstanding_ends<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     // Loss is no excuse here: the host reports completions over a reliable stream, and the retry timer needs no
     // packet from the tester.
     asking.owes(owed, true, [Evidence::from(last.seen.frame)], || {
+        let longest = within;
         let within = duration_words(within);
         let expected = format!("a retransmission or an error within {within} of the last event of the request");
-        (post.in_words(), expected, in_words(&completion) + &after(since, came))
+        (
+            post.in_words(),
+            expected,
+            in_words(&completion) + &after(since, came, longest),
+        )
     });
 }
 
@@ -448,7 +453,7 @@ fn timeout_retried<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
                 format!(
                     "{}, the second{}",
                     counted(sent.len(), "transmission"),
-                    after(since, again)
+                    after(since, again, within)
                 )
             },
         );

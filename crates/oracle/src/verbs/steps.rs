@@ -216,6 +216,8 @@ pub(super) fn verdict(service: pb::Service, from: pb::QpState, modify: &pb::Modi
     }
     let of = modify.attributes.clone().unwrap_or_default();
     let beyond = |value: Option<u32>, most: Option<u32>| value.zip(most).is_some_and(|(value, most)| value > most);
+    // A host that reports 0 may have none, or may not report the number.
+    let is_unknown = |value: Option<u32>, most: Option<u32>| most.is_none() && value.is_some_and(|value| value > 0);
     let other_port = of
         .port
         .zip(facts.port)
@@ -228,6 +230,10 @@ pub(super) fn verdict(service: pb::Service, from: pb::QpState, modify: &pb::Modi
         Verdict::Refused("the P_Key table has no such entry".into())
     } else if beyond(of.max_rd_atomic, facts.max_rd_atomic) || beyond(of.max_dest_rd_atomic, facts.max_dest_rd_atomic) {
         Verdict::Refused("more READs and atomics than the device supports".into())
+    } else if is_unknown(of.max_rd_atomic, facts.max_rd_atomic)
+        || is_unknown(of.max_dest_rd_atomic, facts.max_dest_rd_atomic)
+    {
+        Verdict::Either
     } else if without_gid {
         Verdict::Refused("the address vector has no destination GID".into())
     } else if of.path_mtu.is_some_and(|code| !(1..=5).contains(&code)) {

@@ -1,8 +1,40 @@
 //! Lists of capabilities that a host reports of its device. An empty list means that the host did not report.
 
+use std::borrow::Cow;
+
 use verbatim_wire::packet::Opcode;
 
-use super::verbs::pb::Operation;
+use super::verbs::pb::{Capabilities, Opened, Operation};
+
+/// Operations that occupy a resource for READs and atomics.
+const READS: [Operation; 3] = [Operation::Read, Operation::CompareSwap, Operation::FetchAdd];
+
+/// Returns the capabilities of an opened device. Without resources for READs and atomics (`max_qp_init_rd_atom` or
+/// `max_qp_rd_atom` is 0), the device supports none of them as requester or responder.
+#[must_use]
+pub fn capabilities(opened: &Opened) -> Option<Cow<'_, Capabilities>> {
+    let has = opened.capabilities.as_deref();
+    if opened.max_qp_init_rd_atom > 0 && opened.max_qp_rd_atom > 0 {
+        return has.map(Cow::Borrowed);
+    }
+    let mut has = has.cloned().unwrap_or_default();
+    for (most, listed) in [
+        (opened.max_qp_init_rd_atom, &mut has.operations),
+        (opened.max_qp_rd_atom, &mut has.answers),
+    ] {
+        if most > 0 {
+            continue;
+        }
+        let all = (1..).map_while(|number| Operation::try_from(number).ok());
+        let without = all.filter(|of| !READS.contains(of) && takes(listed, *of));
+        let without: Vec<i32> = without.map(Into::into).collect();
+        // An empty list would mean all operations.
+        if !without.is_empty() {
+            *listed = without;
+        }
+    }
+    Some(Cow::Owned(has))
+}
 
 /// Returns whether the list contains this value or is empty.
 #[must_use]

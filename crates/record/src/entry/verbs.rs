@@ -12,7 +12,7 @@ pub use verbatim_record_proto::agent::{OutOfRange, qp_state, service};
 use verbatim_wire::Delimiter;
 use verbatim_wire::verbs::WcStatus;
 
-pub use super::capabilities::{asks_for, takes, takes_value};
+pub use super::capabilities::{asks_for, capabilities, takes, takes_value};
 use crate::time::{Span, Time, words};
 
 /// A frame that the tester sent or received.

@@ -1,4 +1,4 @@
-//! Keys of a rig of kind `virtual` as `KEY=VALUE`: set for one run, and printed so that a run can be repeated.
+//! Keys of a rig as `KEY=VALUE`: set for one run, and printed so that a run can be repeated.
 
 use verbatim_tester::{ACK_TIMEOUT_LEAST, OUT_OF_ORDER, Route};
 
@@ -13,6 +13,9 @@ pub struct WrongKey {
     /// Error text, with the expected value.
     pub what: String,
 }
+
+/// The keys that a run can set on a rig whose device is at a port. The other keys of such a rig identify the device.
+const ON_PORTS: [&str; 4] = ["m_key", "shared_subnet", "subnet_timeout", "assign_lid"];
 
 impl RigConfig {
     /// Returns the keys that turn the built-in rig into this one, as `key=value` in TOML. Empty for rigs of other
@@ -43,27 +46,35 @@ impl RigConfig {
     /// Returns this rig with the given `KEY=VALUE`s in place of its own. Keys and values are those of the rig file.
     ///
     /// # Errors
-    /// When a `KEY=VALUE` is invalid for a rig of kind `virtual`, or this rig is of another kind.
+    /// When a `KEY=VALUE` is invalid. A rig of kind `virtual` takes all keys of its kind, a rig of kind `umad` or
+    /// `model` only [`ON_PORTS`], and rigs of other kinds none.
     pub fn with_keys(&self, given: &[String]) -> Result<Self, WrongKey> {
         let Some(first) = given.first() else {
             return Ok(self.clone());
         };
-        let kind = self.kind.name();
-        if kind != "virtual" {
-            return Err(WrongKey {
-                given: first.clone(),
-                what: format!(
-                    "only rigs of kind \"virtual\" take KEY=VALUE, and {:?} is of kind {kind:?}; change the key in the \
-                     rig file",
-                    self.name
-                ),
-            });
-        }
-        let mut text = format!("config_version = 1\n[[rig]]\nname = {:?}\nkind = {kind:?}\n", self.name);
         let names = given
             .iter()
             .map(|given| name_of(given))
             .collect::<Result<Vec<_>, _>>()?;
+        let is_virtual = matches!(self.kind, RigKind::Virtual(_));
+        let has_port = matches!(self.kind, RigKind::Umad { .. } | RigKind::Model { .. });
+        let is_taken = |name: &String| is_virtual || has_port && ON_PORTS.contains(&name.as_str());
+        if let Some(place) = names.iter().position(|name| !is_taken(name)) {
+            return Err(WrongKey {
+                given: given.get(place).unwrap_or(first).clone(),
+                what: format!(
+                    "only rigs of kind \"virtual\" take each KEY=VALUE, rigs of kind umad and model take {}, and {:?} is of \
+                     kind {:?}; change the key in the rig file",
+                    ON_PORTS.join(", "),
+                    self.name,
+                    self.kind.name()
+                ),
+            });
+        }
+        let mut text = format!(
+            "config_version = 1\n[[rig]]\nname = {:?}\nkind = \"virtual\"\n",
+            self.name
+        );
         let replaced = |key: &str| {
             names
                 .iter()
@@ -86,6 +97,19 @@ impl RigConfig {
             let given = given.get(place).unwrap_or(first).clone();
             WrongKey { given, what }
         })?;
+        if !is_virtual {
+            let mut own = self.clone();
+            for name in &names {
+                match name.as_str() {
+                    "m_key" => own.m_key = rig.m_key,
+                    "shared_subnet" => own.shared_subnet = rig.shared_subnet,
+                    "subnet_timeout" => own.subnet_timeout = rig.subnet_timeout,
+                    "assign_lid" => own.assign_lid = rig.assign_lid,
+                    _ => {}
+                }
+            }
+            return Ok(own);
+        }
         Ok(Self {
             deviation_files: self.deviation_files.clone(),
             deviations: self.deviations.clone(),

@@ -192,11 +192,7 @@ impl Tester<'_> {
         let own_qpn = Qpn(random.between(2, 0xFF_FFFE) as u32);
         let (dut_psn, own_psn) = (Psn::new(random.bits() as u32), Psn::new(random.bits() as u32));
         let (dut_psn, own_psn) = (options.psn.unwrap_or(dut_psn), options.own_psn.unwrap_or(own_psn));
-        let options = &options.within(&facts);
-        let options = &ChannelOptions {
-            mtu: self.peer.offered.nearest_path_mtu(options.mtu),
-            ..*options
-        };
+        let options = &options.on(&facts);
         let end = match end {
             Some(end) => end,
             None => self.make_end(Side::Dut, options)?,
@@ -605,7 +601,12 @@ mod tests {
         let asked = ChannelOptions::default();
         let few = asked.within(&facts(1, 1, 2));
         assert_eq!((few.mtu, few.max_rd_atomic, few.max_dest_rd_atomic), (Mtu(1), 1, 2));
-        for facts in [facts(5, 16, 128), facts(0, 0, 0), facts(5, 300, 1 << 20)] {
+        let none = asked.within(&facts(0, 0, 0));
+        assert_eq!(
+            (none.mtu, none.max_rd_atomic, none.max_dest_rd_atomic),
+            (asked.mtu, 0, 0)
+        );
+        for facts in [facts(5, 16, 128), facts(5, 300, 1 << 20)] {
             assert_eq!(asked.within(&facts), asked, "{facts:?}");
         }
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use verbatim_record::Side;
 use verbatim_record::verbs::pb::{self, Operation};
-use verbatim_record::verbs::{Command, asks_for, takes, takes_value};
+use verbatim_record::verbs::{Command, asks_for, capabilities, takes, takes_value};
 use verbatim_wire::Mtu;
 use verbatim_wire::packet::{AckTimeout, Medium, Packet, RnrTimer};
 
@@ -20,8 +20,8 @@ pub(super) struct Offered(BTreeMap<Side, (String, pb::Capabilities)>);
 impl Offered {
     /// Stores the capabilities of an opened device.
     pub(super) fn learn(&mut self, side: Side, opened: &pb::Opened) {
-        match &opened.capabilities {
-            Some(has) => self.0.insert(side, (opened.device.clone(), (**has).clone())),
+        match capabilities(opened) {
+            Some(has) => self.0.insert(side, (opened.device.clone(), has.into_owned())),
             None => self.0.remove(&side),
         };
     }
@@ -77,18 +77,6 @@ impl Offered {
         })
     }
 
-    /// Returns the longest path MTU of the DUT that does not exceed the requested one, or else the DUT's shortest path
-    /// MTU.
-    pub(super) fn nearest_path_mtu(&self, asked: Mtu) -> Mtu {
-        let codes = self
-            .0
-            .get(&Side::Dut)
-            .map_or(&[][..], |(_, has)| has.path_mtus.as_slice());
-        let codes = codes.iter().filter_map(|code| u8::try_from(*code).ok());
-        let shorter = codes.clone().filter(|code| *code <= asked.0).max();
-        Mtu(shorter.or_else(|| codes.min()).unwrap_or(asked.0))
-    }
-
     fn lacks_as_responder(&self, side: Side, operation: Operation) -> Option<String> {
         let (device, has) = self.0.get(&side)?;
         (!takes(&has.answers, operation)).then(|| {
@@ -109,6 +97,17 @@ impl Offered {
         let opcode = Packet::parse(Medium::Ethernet, bytes).ok()?.bth().opcode();
         self.lacks_as_responder(Side::Dut, asks_for(opcode)?)
     }
+}
+
+/// Returns the longest path MTU of the device that does not exceed the requested one, or else its shortest path MTU.
+pub(super) fn nearest_path_mtu(opened: &pb::Opened, asked: Mtu) -> Mtu {
+    let codes = opened
+        .capabilities
+        .as_ref()
+        .map_or(&[][..], |has| has.path_mtus.as_slice());
+    let codes = codes.iter().filter_map(|code| u8::try_from(*code).ok());
+    let shorter = codes.clone().filter(|code| *code <= asked.0).max();
+    Mtu(shorter.or_else(|| codes.min()).unwrap_or(asked.0))
 }
 
 /// Default RNR retry count of a connection.
@@ -299,6 +298,8 @@ mod tests {
         let opened = pb::Opened {
             device: "fpga0".into(),
             capabilities: Some(Box::new(has)),
+            max_qp_rd_atom: 16,
+            max_qp_init_rd_atom: 16,
             ..pb::Opened::default()
         };
         offered.learn(Side::Dut, &opened);
@@ -327,11 +328,15 @@ mod tests {
     #[test]
     fn nearest_path_mtu_prefers_shorter() {
         let nearest = |path_mtus: &[u32], asked| {
-            let has = of(pb::Capabilities {
+            let has = pb::Capabilities {
                 path_mtus: path_mtus.to_vec(),
                 ..pb::Capabilities::default()
-            });
-            has.nearest_path_mtu(Mtu(asked)).0
+            };
+            let opened = pb::Opened {
+                capabilities: Some(Box::new(has)),
+                ..pb::Opened::default()
+            };
+            super::nearest_path_mtu(&opened, Mtu(asked)).0
         };
         for (has, asked, expected) in [
             (&[][..], 3, 3),
@@ -342,7 +347,7 @@ mod tests {
         ] {
             assert_eq!(nearest(has, asked), expected, "{has:?}, {asked} asked for");
         }
-        assert_eq!(Offered::default().nearest_path_mtu(Mtu(3)), Mtu(3));
+        assert_eq!(super::nearest_path_mtu(&pb::Opened::default(), Mtu(3)), Mtu(3));
     }
 
     #[test]

@@ -4,6 +4,8 @@ use verbatim_record::verbs::pb;
 use verbatim_wire::Mtu;
 use verbatim_wire::packet::{AckTimeout, Psn, RnrTimer};
 
+use super::offered::nearest_path_mtu;
+
 /// Default hop limit.
 pub(super) const HOP_LIMIT: u8 = 64;
 /// All access rights.
@@ -64,18 +66,29 @@ pub struct ChannelOptions {
 }
 
 impl ChannelOptions {
+    /// Returns the options of a connection to the packet peer on this device: within the device's limits, with the
+    /// nearest path MTU that it supports.
+    #[must_use]
+    pub fn on(&self, opened: &pb::Opened) -> Self {
+        let within = self.within(opened);
+        Self {
+            mtu: nearest_path_mtu(opened, within.mtu),
+            ..within
+        }
+    }
+
     /// Default length of the DUT's memory in bytes.
     pub const MEMORY: u32 = 64 * 1024;
 
-    /// Limits the path MTU and the numbers of READs and atomics to those that the device reports. A reported 0 means no
-    /// limit.
+    /// Limits the path MTU and the numbers of READs and atomics to those that the device reports. A reported MTU of 0
+    /// means no limit.
     pub(super) fn within(&self, facts: &pb::Opened) -> Self {
-        let least = |asked: u8, most: u32| match u8::try_from(most) {
-            Ok(0) | Err(_) => asked,
-            Ok(most) => asked.min(most),
-        };
+        let least = |asked: u8, most: u32| u8::try_from(most).map_or(asked, |most| asked.min(most));
         Self {
-            mtu: Mtu(least(self.mtu.0, facts.active_mtu)),
+            mtu: match facts.active_mtu {
+                0 => self.mtu,
+                most => Mtu(least(self.mtu.0, most)),
+            },
             max_rd_atomic: least(self.max_rd_atomic, facts.max_qp_init_rd_atom),
             max_dest_rd_atomic: least(self.max_dest_rd_atomic, facts.max_qp_rd_atom),
             ..*self

@@ -54,7 +54,7 @@ impl Plan {
         let all = self.leases.len() + self.of_run.len().saturating_sub(self.leases.of_runs());
         let too_many = |whose: String, most| Err(Refusal::TooMany { whose, most });
         match (own, all) {
-            (own, _) if own >= MOST_OF_ONE => too_many(format!("{who} has"), MOST_OF_ONE),
+            (own, _) if own >= MOST_OF_ONE => too_many(format!("{} has", who.in_words()), MOST_OF_ONE),
             (_, all) if all >= MOST => too_many("all users together have".into(), MOST),
             _ => Ok(()),
         }

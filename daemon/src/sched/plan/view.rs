@@ -125,7 +125,11 @@ impl Plan {
             since: lease.since,
             last_turn: lease.rigs.iter().filter_map(turn).max(),
             rigs: &lease.rigs,
-            lasts: lease.lasts,
+            lasts: match lease.run {
+                // A run may end at any time within its limit, so nothing follows from the limit.
+                Some(_) => Duration::MAX,
+                None => lease.lasts,
+            },
         })
     }
 
@@ -170,7 +174,10 @@ impl Plan {
                     lease: &lease.id,
                     owner: &lease.owner,
                     class: queue::risen(lease.class, held.since.saturating_sub(lease.since)),
-                    until: held.until,
+                    until: match lease.run {
+                        Some(_) => Duration::MAX,
+                        None => held.until,
+                    },
                     gives_way: lease.run.is_some() && lease.ends.is_none() && lease.gives_way.is_none(),
                 },
                 None => By::Closed,

@@ -368,6 +368,9 @@ fn page(filter: &Filter, host: &str, after: Option<&str>, limit: usize) -> (Stri
     if let Some(rig) = &filter.rig {
         where_("rig =", rig.as_str().into());
     }
+    if let Some(owner) = &filter.owner {
+        where_("owner =", owner.to_string().into());
+    }
     if filter.own {
         where_("host =", host.into());
     }

@@ -326,3 +326,23 @@ fn row_without_sum_is_damaged() {
     let error = store.check().unwrap_err().to_string();
     assert!(error.contains("000000000004-0000"), "{error}");
 }
+
+#[test]
+fn list_can_have_runs_of_one_owner() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = SqlStore::sqlite(&StateDirectory::at(directory.path())).unwrap();
+    fill(&store, 1..5);
+    let bob = Identity::Certificate("bob".into());
+    let own = StoredRun {
+        owner: bob.clone(),
+        ..run(5, RunState::Ended)
+    };
+    store.create(&own).unwrap();
+    fill(&store, 6..8);
+    let filter = Filter {
+        owner: Some(bob),
+        ..Filter::default()
+    };
+    let listed = store.list(&filter, None, usize::MAX).unwrap();
+    assert_eq!(listed.iter().map(|kept| &kept.run.id).collect::<Vec<_>>(), [&own.id]);
+}

@@ -262,6 +262,66 @@ fn run_writes_reports_and_ignores_a_closed_pipe() {
 }
 
 #[test]
+fn each_failed_run_replaces_an_old_report() {
+    let place = Place::new();
+    let file = place.path("r.xml");
+    for (arguments, code) in [
+        ("--server unix:/none/s.sock run quick", 3),
+        ("--server unix:/none/s.sock run c14-024-node-info", 3),
+        ("--server unix:/none/s.sock run -k walk", 3),
+        ("--server unix:/none/s.sock run --failed", 3),
+        ("--server unix:/none/s.sock run --label fast", 3),
+        ("--server nonsense run", 2),
+        ("run --set x", 2),
+        ("run --rig nowhere", 2),
+        ("run --repeat 2", 2),
+        ("run no-such-test", 2),
+        ("run --no-such-option", 2),
+        ("run --seed x", 2),
+    ] {
+        fs::write(&file, "<testsuites/>").unwrap();
+        let output = run(&mut place.verbatim(&format!("{arguments} --junit r.xml")));
+        assert_eq!(output.code(), code, "{arguments}: {output}");
+        let text = fs::read_to_string(&file).unwrap();
+        assert!(
+            text.contains("errors=\"1\"") && text.contains("<error "),
+            "{arguments}: {text}"
+        );
+    }
+}
+
+#[test]
+fn explain_shows_posted_requests() {
+    let place = Place::new();
+    let key = "--rig-key defects=[\"max-rd-atomic-ignored\"]";
+    let failed = run(&mut place.verbatim(&format!("run {key} c09-requests-in-flight --record kept")));
+    assert_eq!(failed.code(), 1, "{failed}");
+    let explained = run(&mut place.verbatim("explain kept c09-requests-in-flight#1"));
+    assert!(explained.stdout.contains("  posted:   "), "{explained}");
+    let finds = "frame.comment matches \"c09-requests-in-flight frame ";
+    assert!(explained.stdout.contains(finds), "{explained}");
+    for record in ["kept", "kept/001-c09-requests-in-flight.rec"] {
+        let output = run(&mut place.verbatim(&format!("inspect {record}")));
+        assert_eq!(output.code(), 2, "{output}");
+        assert!(output.stderr.contains("`verbatim explain kept`"), "{output}");
+    }
+}
+
+#[test]
+fn failed_repeats_the_rig_keys() {
+    let place = Place::new();
+    let key = "--rig-key defects=[\"m-key-ignored-on-get\"]";
+    let failed = run(&mut place.verbatim(&format!("run {key} c14-016-get-protect-2")));
+    assert_eq!(failed.code(), 1, "{failed}");
+    let again = run(&mut place.verbatim("run --failed"));
+    assert_eq!(again.code(), 1, "{again}");
+    let note = "--rig-key 'defects=[\"m-key-ignored-on-get\"]' as in the last run on virtual";
+    assert!(again.stderr.contains(note), "{again}");
+    let other = run(&mut place.verbatim("run --failed --rig-key seed=7"));
+    assert_eq!(other.code(), 0, "{other}");
+}
+
+#[test]
 fn repeat_command_works_anywhere() {
     let place = Place::new();
     let file = place.path("my rigs.toml");
@@ -291,6 +351,11 @@ fn repeat_command_works_anywhere() {
     assert!(again.starts_with(&options), "{again}");
     let verbatim = place.verbatim("").get_program().to_owned();
     let script = format!("cd / && exec \"$0\" {again}");
+    let by_variable = run(place
+        .verbatim("run --rig broken c14-016-get-protect-2")
+        .env("VERBATIM_RIG_FILE", &file));
+    let options = format!("again: verbatim run --rig-file '{}' --rig broken ", file.display());
+    assert!(by_variable.stdout.contains(&options), "{by_variable}");
     let pasted = run(place.command("sh").arg("-c").arg(script).arg(verbatim));
     assert_eq!(lines(&pasted), lines(&failed), "{pasted}");
 }

@@ -143,6 +143,10 @@ fn interrupt_restores_device_at_once() {
         "{output}"
     );
     assert_eq!(came_to(&output, 1).0, "SKIPPED");
+    assert!(
+        output.stderr.contains("stopped; restored 1 attribute: PortInfo"),
+        "{output}"
+    );
     assert!(!device.journal().exists());
     drop(proxy);
     device.is_as_before(&before, "interrupted");
@@ -181,6 +185,7 @@ fn killed_model_is_rig_error() {
         assert!(Instant::now() < deadline);
         std::thread::sleep(Duration::from_millis(1));
     }
+    let mut restore = device.place.verbatim("rigs restore model --rig-file rigs.toml");
     device.restart_model(|| {
         let output = running.end(LIMIT);
         assert_eq!(
@@ -190,6 +195,9 @@ fn killed_model_is_rig_error() {
         );
         assert!(output.stdout.contains("went away"), "{output}");
         assert_eq!(came_to(&output, 1).0, "SKIPPED");
+        let restored = run(&mut restore);
+        assert_eq!((restored.code(), restored.stdout.as_str()), (3, ""), "{restored}");
+        assert!(restored.stderr.contains("model.socket"), "{restored}");
     });
     let judged = run(&mut device.place.verbatim("judge record --json"));
     assert_eq!(

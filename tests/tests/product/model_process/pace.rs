@@ -23,3 +23,12 @@ fn run_estimates_from_earlier_durations() {
         "{listed}"
     );
 }
+
+#[test]
+fn test_that_did_not_run_teaches_no_duration() {
+    let device = Device::start(MKey(0));
+    let output = run(&mut device.verbatim(&format!("run {PLAIN} c09-060-send")));
+    assert!(output.stdout.contains("1 passed, 1 not applicable"), "{output}");
+    let lasted = std::fs::read_to_string(device.place.path(".cache/verbatim/lasted/model")).unwrap();
+    assert!(lasted.contains(PLAIN) && !lasted.contains("c09-060-send"), "{lasted}");
+}

@@ -13,7 +13,7 @@ use serde::Serialize;
 use umad::Library;
 use verbatim_client::v1;
 use verbatim_report::fingerprint_in_words;
-use verbatim_rig::{RigConfig, RigKind};
+use verbatim_rig::{RigConfig, RigKind, Session};
 use verbatim_run::state::StateDirectory;
 use verbatim_text::Text;
 
@@ -252,8 +252,9 @@ fn whole(config: &RigConfig) -> Vec<Found> {
             ),
         ),
         _ => match opened(config) {
-            Ok(open) => {
+            Ok(mut open) => {
                 let mut found = who_else(&config.name, &open.fingerprint);
+                found.extend(device(&config.name, &mut open));
                 found.push(good(
                     &what,
                     format!("opens; {}", fingerprint_in_words(&open.fingerprint.to_string())),
@@ -284,6 +285,28 @@ fn opened(config: &RigConfig) -> Result<verbatim_rig::OpenRig, verbatim_rig::Rig
         drop(open);
         thread::sleep(Duration::from_millis(200));
     }
+}
+
+/// Asks the device at a port for its NodeInfo. On other rigs, the agent described the device when the rig was opened.
+fn device(rig: &str, open: &mut verbatim_rig::OpenRig) -> Option<Found> {
+    let Session::Real(session) = &mut open.session else {
+        return None;
+    };
+    let what = format!("{rig}: device");
+    let told = match verbatim_rig::device_fingerprint(session.as_mut(), &open.info) {
+        Ok(told) => told,
+        Err(stop) => return Some(bad(&what, stop.to_entry().text)),
+    };
+    let node = told.get("node_info")?;
+    Some(match node["NodeGUID"].as_str() {
+        Some(guid) => good(&what, format!("answers; NodeGUID {guid}")),
+        None => bad(
+            &what,
+            "no answer to SubnGet(NodeInfo): check the cable, `route` or `lid` of the rig, and `m_key` if the device has \
+             an M_Key"
+                .into(),
+        ),
+    })
 }
 
 /// Describes the subnet manager of the port, and the receiver of its traps.

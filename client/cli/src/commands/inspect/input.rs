@@ -7,6 +7,7 @@ use std::path::Path;
 use verbatim_capture::read::CaptureError;
 
 use super::Out;
+use crate::commands::report::is_record;
 use crate::exit::Usage;
 
 /// Opens the file, or stdin for `-`.
@@ -21,6 +22,18 @@ pub(super) fn open(path: &Path) -> anyhow::Result<Box<dyn Read>> {
         return Ok(Box::new(stdin.lock()));
     }
     let wrong = |why: String| anyhow::Error::from(Usage(format!("{}: {why}", path.display())));
+    let parent = path.parent().filter(|parent| *parent != Path::new(""));
+    let (is_record, of_record) = match path.extension() {
+        Some(extension) if extension == "rec" => (true, parent.unwrap_or(Path::new("."))),
+        _ => (is_record(path), path),
+    };
+    if is_record {
+        let directory = verbatim_text::quoted(&of_record.display().to_string());
+        return Err(wrong(format!(
+            "a record of a run, no capture: `verbatim judge {directory}` judges it again, `verbatim explain {directory}` \
+             explains its findings, and `verbatim export {directory} --pcapng FILE` makes a capture"
+        )));
+    }
     let file = File::open(path).map_err(|error| {
         wrong(format!(
             "cannot open the capture: {error}; give a pcap, pcapng or ERF file that you may read, plain or compressed \

@@ -101,12 +101,14 @@ pub(crate) fn run(arguments: &Arguments, place: impl FnOnce() -> anyhow::Result<
 }
 
 fn of_server(arguments: &Arguments, address: &Address) -> anyhow::Result<ExitCode> {
-    let rigs = server::at(address, |client| async move { Ok(client.list_rigs().await?) })?;
+    let (rigs, leases) = server::at(address, |client| async move {
+        Ok((client.list_rigs().await?, client.list_leases(false, false).await?))
+    })?;
     if arguments.json {
         let documents: Vec<_> = rigs.iter().map(print::document::rig).collect();
         print::json(&serde_json::json!({ "server": address.to_string(), "rigs": documents }))?;
     } else {
-        print::text(&print::tables::rigs(&rigs))?;
+        print::text(&print::tables::rigs_with(&rigs, &leases))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -171,7 +173,10 @@ fn restore_at(address: &Address, rig: &str, json: bool) -> anyhow::Result<ExitCo
     )?;
     let after = answer.rig.unwrap_or_default();
     let quarantined = after.state() == v1::RigState::Quarantined;
-    show_restored(name.id(), &answer.areas, json)?;
+    // If a restore failed before it reached the device, the list of areas is empty too.
+    if !quarantined || !answer.areas.is_empty() {
+        show_restored(name.id(), &answer.areas, json)?;
+    }
     if quarantined {
         print::note(format_args!(
             "verbatim: {} stays quarantined: {}",
@@ -199,7 +204,10 @@ fn restore_inside(arguments: &Arguments, rig: &str) -> anyhow::Result<ExitCode> 
             areas = ended.areas;
         }
     });
-    show_restored(name.id(), &areas, arguments.json)?;
+    // If the rig or its journal cannot be opened, the list of areas is empty, but a change may be left.
+    if outcome.is_ok() || !areas.is_empty() {
+        show_restored(name.id(), &areas, arguments.json)?;
+    }
     outcome?;
     Ok(ExitCode::SUCCESS)
 }

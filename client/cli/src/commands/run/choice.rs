@@ -1,6 +1,6 @@
 //! Selection of tests by an expression, and by the result of the last run.
 
-use verbatim_catalog::{Extent, mentions, nearest_word};
+use verbatim_catalog::{Extent, mentions, nearest_word, stem};
 use verbatim_client::v1;
 use verbatim_text::quoted;
 
@@ -101,6 +101,21 @@ impl Expression {
         }
     }
 
+    /// Returns the expression with another form of each word that no test has: `retr` for `retries`.
+    fn in_forms(&self, tests: &[v1::Test]) -> Self {
+        let inner = |of: &Self| Box::new(of.in_forms(tests));
+        match self {
+            Self::Word(word) => {
+                let is_known = |word: &str| tests.iter().any(|test| Self::Word(word.into()).matches(test));
+                let form = stem(word).filter(|stem| !is_known(word) && is_known(stem));
+                Self::Word(form.unwrap_or_else(|| word.clone()))
+            }
+            Self::Not(of) => Self::Not(inner(of)),
+            Self::And(left, right) => Self::And(inner(left), inner(right)),
+            Self::Or(left, right) => Self::Or(inner(left), inner(right)),
+        }
+    }
+
     /// Returns the words of the expression.
     fn words(&self) -> Vec<&str> {
         match self {
@@ -180,8 +195,9 @@ impl Arguments {
 /// Returns the ids of the tests that match the expression and are in `failed`. A filter that is None selects all
 /// tests.
 fn ids(tests: &[v1::Test], expression: Option<&Expression>, failed: Option<&[String]>) -> Result<Vec<String>, Usage> {
+    let in_forms = expression.map(|expression| expression.in_forms(tests));
     let wanted = |test: &&v1::Test| {
-        expression.is_none_or(|expression| expression.matches(test))
+        in_forms.as_ref().is_none_or(|expression| expression.matches(test))
             && failed.is_none_or(|failed| failed.contains(&test.id))
     };
     let ids: Vec<String> = tests.iter().filter(wanted).map(|test| test.id.clone()).collect();

@@ -21,8 +21,20 @@ use crate::exit::Usage;
 use crate::print::progress::Progress;
 use crate::{exit, print};
 
-/// Returns the run's settings with the selected tests, and with the default seed of the rig.
-pub(super) fn chosen(arguments: &Arguments, mut spec: RunSpec) -> anyhow::Result<RunSpec> {
+/// Returns the run's settings with the selected tests, and with the default seed of the rig. `--failed` without
+/// `--rig-key` takes the rig keys of the run that it repeats.
+pub(super) fn chosen(arguments: &mut Arguments, mut spec: RunSpec) -> anyhow::Result<RunSpec> {
+    let last = arguments.failed.then(|| last::of(&spec.rig)).transpose()?;
+    if let Some(last) = last.as_ref().filter(|_| arguments.rig_key.is_empty()) {
+        for key in &last.rig_keys {
+            print::note(format_args!(
+                "verbatim: --rig-key {} as in the last run on {}",
+                verbatim_text::quoted(key),
+                spec.rig
+            ));
+        }
+        arguments.rig_key.clone_from(&last.rig_keys);
+    }
     let file = rig_file(arguments)?;
     // The run itself reports an unknown rig.
     let mut offers = Vec::new();
@@ -32,7 +44,7 @@ pub(super) fn chosen(arguments: &Arguments, mut spec: RunSpec) -> anyhow::Result
         offers = rig.offers_in_words();
     }
     let tests = verbatim_catalog::select(&spec.patterns).map_err(|error| Usage(error.to_string()))?;
-    let failed = arguments.failed.then(|| last::of(&spec.rig)).transpose()?;
+    let failed = last.map(|last| last.tests);
     let listed = tests.into_iter().map(tests::ours).collect();
     spec.patterns = choice::patterns(arguments, &spec, listed, &offers, failed.as_deref())?;
     Ok(spec)
@@ -61,6 +73,14 @@ pub(super) fn run(
     // Some rigs need environment variables that must be set at process start. For such a rig, this call executes
     // the program again.
     verbatim_rig::env::enter(&config).context("cannot start again with the rig's environment")?;
+    // A rig of the file that VERBATIM_RIG_FILE names needs the option, too, in another environment.
+    let names_rig = |rig_file: &RigFile| rig_file.rigs.iter().any(|rig| rig.name == spec.rig);
+    let has_variable = std::env::var_os(verbatim_rig::file::VARIABLE).is_some_and(|value| !value.is_empty());
+    let rig_file = file
+        .path
+        .as_deref()
+        .filter(|_| arguments.rig_file.is_some() || has_variable && names_rig(&file));
+    let rig_options = rig_options(arguments, rig_file, is_told);
     let request = Request {
         id: RunId::of_now(),
         rig: config,
@@ -68,7 +88,7 @@ pub(super) fn run(
         record: record.map(Path::to_path_buf),
         cancel: Arc::clone(cancel),
         shrinks: true,
-        rig_options: rig_options(arguments, file.path.as_deref(), is_told),
+        rig_options,
         lease: Arc::default(),
     };
     let mut progress = Progress::new(arguments.lines());
@@ -80,7 +100,7 @@ pub(super) fn run(
         report.run.record = None;
     }
     progress.finish();
-    last::keep(&arguments.rig_name(), &report.verdicts);
+    last::keep(&arguments.rig_name(), &arguments.rig_key, &report.verdicts);
     let code = exit::of_report(&report, arguments.known.known);
     let (verdicts, known) = (report.verdicts.clone(), report.known_deviations.clone());
     let json = if arguments.is_document() {
@@ -115,7 +135,7 @@ fn rig_options(arguments: &Arguments, rig_file: Option<&Path>, is_told: bool) ->
     if is_told {
         words.extend(["--server", "none"].map(String::from));
     }
-    if let Some(file) = rig_file.filter(|_| arguments.rig_file.is_some()) {
+    if let Some(file) = rig_file {
         words.extend(["--rig-file".into(), verbatim_text::quoted(&file.display().to_string())]);
     }
     words.extend(arguments.ad_hoc.words());

@@ -24,20 +24,35 @@ pub(super) fn not_passed(verdicts: &[Verdict]) -> Vec<String> {
         .collect()
 }
 
-/// Returns the file for a rig, with one test per line. It is in the user's cache, because its loss does no harm.
+/// The last run on a rig.
+pub(super) struct Last {
+    /// The keys that `--rig-key` set.
+    pub(super) rig_keys: Vec<String>,
+    /// The tests that did not pass.
+    pub(super) tests: Vec<String>,
+}
+
+/// Prefix of a line with a key of the rig. No id of a test begins so.
+const RIG_KEY: &str = "--rig-key ";
+
+/// Returns the file for a rig, with one rig key or test per line. It is in the user's cache, because its loss does no harm.
 fn file(rig: &str) -> Option<PathBuf> {
     // The name of a rig contains no path separator.
     Some(history::cache("last")?.join(rig))
 }
 
-/// Stores the tests that did not pass. Ignores errors: a later `--failed` reports that the file is missing.
-pub(super) fn keep(rig: &str, verdicts: &[Verdict]) {
+/// Stores the tests that did not pass, and the keys of the rig. Ignores errors: a later `--failed` reports that the file
+/// is missing.
+pub(super) fn keep(rig: &str, rig_keys: &[String], verdicts: &[Verdict]) {
     let Some(file) = file(rig) else { return };
     let tests = not_passed(verdicts);
     let kept = || -> std::io::Result<()> {
         let directory = file.parent().unwrap_or(Path::new("/"));
         fs::create_dir_all(directory)?;
         let mut part = tempfile::NamedTempFile::new_in(directory)?;
+        for key in rig_keys {
+            writeln!(part, "{RIG_KEY}{key}")?;
+        }
         for test in &tests {
             writeln!(part, "{test}")?;
         }
@@ -50,8 +65,8 @@ pub(super) fn keep(rig: &str, verdicts: &[Verdict]) {
     }
 }
 
-/// Returns the tests that did not pass in the last run on a rig.
-pub(super) fn of(rig: &str) -> anyhow::Result<Vec<String>> {
+/// Returns the last run on a rig, if a test did not pass.
+pub(super) fn of(rig: &str) -> anyhow::Result<Last> {
     let file = file(rig).ok_or_else(|| {
         Usage(
             "--failed: the list of tests that did not pass is in $XDG_CACHE_HOME or $HOME/.cache, but neither \
@@ -67,5 +82,10 @@ pub(super) fn of(rig: &str) -> anyhow::Result<Vec<String>> {
         ))
         .into());
     };
-    Ok(text.lines().map(str::to_owned).collect())
+    let keys = text.lines().filter_map(|line| line.strip_prefix(RIG_KEY));
+    let tests = text.lines().filter(|line| !line.starts_with(RIG_KEY));
+    Ok(Last {
+        rig_keys: keys.map(str::to_owned).collect(),
+        tests: tests.map(str::to_owned).collect(),
+    })
 }

@@ -23,7 +23,7 @@ use verbatim_run::Report;
 use crate::commands::known;
 use crate::commands::leases::{Lasts, Priority, wait_at_most};
 use crate::commands::report::Files;
-use crate::exit::Usage;
+use crate::exit::{self, Usage};
 use crate::print::Telling;
 use crate::print::progress::Lines;
 use crate::server::Place;
@@ -35,9 +35,9 @@ pub(crate) use remote::{Followed, follow, show_end};
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// Tests to run: ids, public names, statements such as C14-16, globs, or words such as rnr or m_key, which are
-    /// looked for in ids, titles, public names and statements; or a selection by duration: `quick` (under two minutes),
-    /// `standard`, `full`. When none is given: `standard`, and on a virtual rig all tests. A selection has only the
-    /// tests that the rig can run
+    /// looked for in ids, titles, public names and the texts of statements; or a selection by duration: `quick` (under
+    /// two minutes), `standard`, `full`. When none is given: `standard`, and on a virtual rig all tests. A selection has
+    /// only the tests that the rig can run
     patterns: Vec<String>,
     /// Run only the tests that match this expression: words as above, with `and`, `or`, `not` and parentheses, as in
     /// `-k 'm_key and not walk'`
@@ -59,7 +59,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     rig_file: Option<PathBuf>,
     /// Set a key of the rig for this run only, as in the rig file: `seed=7`, `'profile="minimal"'`; for rigs of kind
-    /// virtual, and for a rig without a rig file
+    /// virtual, and for a rig without a rig file; for rigs of kind umad and model m_key, shared_subnet, subnet_timeout
+    /// and assign_lid
     #[arg(long, value_name = "KEY=VALUE")]
     rig_key: Vec<String>,
     #[command(flatten)]
@@ -238,7 +239,36 @@ impl Arguments {
     }
 }
 
-pub(crate) fn run(arguments: &Arguments, place: &Place) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(
+    arguments: &mut Arguments,
+    place: impl FnOnce() -> anyhow::Result<Place>,
+) -> anyhow::Result<ExitCode> {
+    arguments.reports.remove_earlier()?;
+    let done = place().and_then(|place| carried_out(arguments, &place));
+    if let Err(error) = &done {
+        let spec = RunSpec {
+            rig: arguments.rig_name(),
+            seed: arguments.seed.unwrap_or_default(),
+            ..RunSpec::default()
+        };
+        let cause = match exit::of_error(error) {
+            exit::USAGE => Cause::Operator,
+            _ => Cause::Rig,
+        };
+        let why = verbatim_text::in_words(&**error).to_string();
+        arguments.reports.write_missing(&spec, &(cause, why))?;
+    }
+    done
+}
+
+/// Writes the reports of a run whose command line is invalid.
+pub(crate) fn report_usage_error(words: &[String], error: &str) -> anyhow::Result<()> {
+    let reports = Files::named_in(words);
+    reports.remove_earlier()?;
+    reports.write_missing(&RunSpec::default(), &(Cause::Operator, error.into()))
+}
+
+fn carried_out(arguments: &mut Arguments, place: &Place) -> anyhow::Result<ExitCode> {
     let options = [
         (arguments.detach, "--detach"),
         (arguments.lease.is_some(), "--lease"),

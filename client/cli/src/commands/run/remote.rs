@@ -80,22 +80,23 @@ async fn expect(client: &Client, run: &v1::Run, progress: &mut Progress) -> anyh
     Ok(())
 }
 
-/// Returns the tests that did not pass in the last run on a rig.
+/// Returns the tests that did not pass in the caller's last run on a rig, or else in the last run of all users.
 async fn not_passed(client: &Client, rig: &str) -> anyhow::Result<Vec<String>> {
     if rig.is_empty() {
         return Err(Usage("--failed needs --rig RIG: it repeats tests of the last run on that rig".into()).into());
     }
-    let runs = client
-        .list_runs(&format!("rig={rig} AND state=ENDED"), 1, "")
-        .await?
-        .runs;
-    let Some(run) = runs.first() else {
+    let newest = client.newest(&format!("rig={rig} AND state=ENDED")).await?;
+    let Some(run) = newest else {
         return Err(Usage(format!(
             "--failed: the daemon has no ended run of rig {rig}; run without --failed first"
         ))
         .into());
     };
     let run = client.get_run(&run.name.parse()?).await?;
+    print::note(format_args!(
+        "verbatim: --failed repeats tests of {} of {}",
+        run.name, run.owner_name
+    ));
     Ok(last::not_passed(&run.verdicts))
 }
 

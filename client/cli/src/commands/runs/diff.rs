@@ -106,8 +106,45 @@ fn text(first: &v1::Run, second: &v1::Run, differences: &[Difference]) -> Text {
     }
     if differences.is_empty() {
         out.line("no verdict and no measured value differs");
+    } else {
+        out.line("");
+        out.line(summary(differences));
     }
     out
+}
+
+/// Counts the verdicts that differ, by their outcomes, and the measured values that differ.
+fn summary(differences: &[Difference]) -> String {
+    let outcome = |words: &str| words.split(':').next().unwrap_or_default().to_owned();
+    let (verdicts, values): (Vec<_>, Vec<_>) = differences.iter().partition(|of| of.about.is_empty());
+    let mut changes: BTreeMap<(String, String), u64> = BTreeMap::new();
+    for of in &verdicts {
+        *changes.entry((outcome(&of.first), outcome(&of.second))).or_default() += 1;
+    }
+    let changes: Vec<String> = changes
+        .into_iter()
+        .map(|((first, second), count)| match first == second {
+            true => format!("{count} {first} with another reason"),
+            false => format!("{count} {first} -> {second}"),
+        })
+        .collect();
+    let differ = |count: usize, one, more| {
+        let count = count as u64;
+        format!(
+            "{} {}",
+            print::counted(count, one, more),
+            print::plural(count, "differs", "differ")
+        )
+    };
+    let values = differ(values.len(), "measured value", "measured values");
+    match verdicts.len() {
+        0 => format!("no verdict differs; {values}"),
+        count => format!(
+            "{}: {}; {values}",
+            differ(count, "verdict", "verdicts"),
+            changes.join(", ")
+        ),
+    }
 }
 
 const ABSENT: &str = "not there";
@@ -206,6 +243,17 @@ mod tests {
             .map(|of| (of.about.as_str(), of.first.as_str(), of.second.as_str()))
             .collect();
         assert_eq!(told, [("", "PASS", "FAIL"), ("C14-24 VLCap (2)", "1", "2")]);
+    }
+
+    #[test]
+    fn last_line_counts_the_differences() {
+        use v1::Outcome::{Fail, Pass};
+        let (one, other) = (run(Pass, &["4", "1"]), run(Fail, &["4", "2"]));
+        let told = text(&one, &other, &differences(&one, &other));
+        assert_eq!(
+            told.lines().last(),
+            Some("1 verdict differs: 1 PASS -> FAIL; 1 measured value differs")
+        );
     }
 
     #[test]

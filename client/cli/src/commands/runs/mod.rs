@@ -81,7 +81,8 @@ enum Command {
 
 #[derive(clap::Args)]
 struct List {
-    /// Only the runs that match: terms joined by " AND ": rig=NAME, state=QUEUED|RUNNING|ENDED, outcome=PASS|FAIL|...
+    /// Only the runs that match: terms joined by " AND ": rig=NAME, owner=me, state=QUEUED|RUNNING|ENDED,
+    /// outcome=PASS|FAIL|...
     #[arg(long, default_value = "")]
     filter: String,
     /// Number of runs on a page

@@ -56,7 +56,10 @@ fn daemon_commands_say_that_they_need_one() {
     let restored = place.verbatim("rigs restore virtual");
     assert_eq!(
         (restored.code, restored.stdout.as_str()),
-        (Some(0), "virtual: nothing to restore\n")
+        (
+            Some(0),
+            "virtual: nothing to restore: the restore journal lists no change\n"
+        )
     );
 }
 

@@ -222,6 +222,13 @@ fn daemon_supports_expression_exitfirst_and_failed() {
     assert_eq!(again.code, Some(1), "{again:?}");
     let lines: Vec<&str> = again.stdout.lines().take_while(|line| !line.is_empty()).collect();
     assert_eq!(lines, failed, "{again:?}");
+    assert!(again.stderr.contains("--failed repeats tests of runs/"), "{again:?}");
+    let own = place.verbatim("runs --filter owner=me");
+    assert_eq!(
+        own.stdout.lines().filter(|line| line.starts_with("runs/")).count(),
+        3,
+        "{own:?}"
+    );
     let explained = place.verbatim("explain latest");
     assert_eq!(explained.code, Some(0), "{explained:?}");
     assert!(

@@ -28,10 +28,11 @@ mod step;
 mod stray;
 mod words;
 
+use verbatim_record::verbs::pb::Opened;
 use verbatim_record::{Findings, Gap, Passed, Trace};
 use verbatim_tester::{Need, Parameter, Step, Stream, Test, Tester};
 
-use super::rc::{self, steps};
+use super::rc::{self, offers, steps};
 pub(super) use directed::{ATOMIC_REPLAY, LOSS_POSITIONS, PSN_WRAP, REGION_EDGES, STALE_RESPONSES};
 use draw::Extent;
 pub(super) use matrix::{ASKED, DATAGRAMS, MALFORMED, POSTED, REFUSED, STRAYS};
@@ -213,7 +214,7 @@ fn tell(t: &Trace, f: &mut Findings<'_>) {
         }
     }
     for connection in extent.connections(&|name| Stream::new(t.begin.seed, &t.begin.test, name)) {
-        f.observe(in_words(&connection), &[]);
+        f.observe(in_words(&connection, offers::opened(t)), &[]);
     }
     let Extent {
         steps,
@@ -239,13 +240,14 @@ fn tell(t: &Trace, f: &mut Findings<'_>) {
     f.observe(text, &[]);
 }
 
-fn in_words(connection: &WalkConnection) -> String {
+/// Describes a connection with the values that it had on this device, which may be lower than the drawn values.
+fn in_words(connection: &WalkConnection, opened: Option<&Opened>) -> String {
     let steps: Vec<String> = connection
         .steps
         .iter()
         .map(|(at, step)| format!("{at}) {step}"))
         .collect();
-    let options = &connection.options;
+    let options = opened.map_or(connection.options, |opened| connection.options.on(opened));
     format!(
         "connection {}, path MTU {}, max_rd_atomic {}, {} {}: {}",
         connection.number,

@@ -143,7 +143,15 @@ fn names_the_invalid_key() {
         assert!(error.starts_with(named) && error.contains(words), "{keys:?}: {error}");
     }
     let umad = parse(WHOLE).unwrap().rigs.remove(0);
-    let error = with(&umad, &["window=1"]).unwrap_err();
+    let keyed = with(&umad, &["m_key=\"0x1234\"", "subnet_timeout=9", "assign_lid=5"]).unwrap();
+    assert_eq!((keyed.m_key.0, keyed.assign_lid.map(|lid| lid.0)), (0x1234, Some(5)));
+    assert_eq!(
+        (&keyed.kind, &keyed.route, keyed.window),
+        (&umad.kind, &umad.route, umad.window)
+    );
+    let wrong = with(&umad, &["m_key=\"x\""]).unwrap_err();
+    assert!(wrong.starts_with("m_key=\"x\": "), "{wrong}");
+    let error = with(&umad, &["m_key=\"0x1\"", "window=1"]).unwrap_err();
     assert!(
         error.contains("only rigs of kind \"virtual\"") && error.contains("\"bench-3\" is of kind \"umad\""),
         "{error}"

@@ -289,6 +289,8 @@ fn given(begin: &Begin, name: &str) -> u64 {
     given.map_or(0, |(_, value)| *value)
 }
 
+const RETRIES: &str = "C9-143";
+
 macro_rules! matrix {
     ($need:ident $name:ident $matrix:ident $id:literal $family:path, $run:expr, $about:literal $reading:literal [$($statement:path),*]) => {
         static $matrix: Matrix = Matrix::new(&$family, $run);
@@ -318,7 +320,7 @@ matrix!(Packets POSTED POSTED_ROWS "c09-matrix-posted" posted::FAMILY, Run::Conn
     "The DUT sends, retries and completes each of its requests as the rules demand, for each pair of conditions."
     "Operation, length, address, PSN, history, company, treatment by the peer, retries: each pair of values occurs \
         in a row. A row is a connection; the rules judge it."
-    [ACKNOWLEDGEMENT, COMPLETION, IMMEDIATE, ATOMICS, rc::GENERATION, NAKS, RESPONSE_DATA, TIMEOUT, RNR]);
+    [ACKNOWLEDGEMENT, COMPLETION, IMMEDIATE, ATOMICS, rc::GENERATION, NAKS, RESPONSE_DATA, TIMEOUT, RNR, RETRIES]);
 matrix!(Packets REFUSED REFUSED_ROWS "c09-matrix-refused" refused::FAMILY, Run::Connections(refused::connection),
     "The DUT refuses each request with an error, and does nothing of it, for each pair of conditions."
     "Error, operation, PSN, history, the message before: each pair of values occurs \
