@@ -293,6 +293,12 @@ impl Manifest {
     }
 }
 
+/// Returns the file name of a test's record; `place` is the number of tests before it.
+#[must_use]
+pub fn record_name(place: usize, test: &str) -> String {
+    format!("{:03}-{test}.rec", place + 1)
+}
+
 /// A bundle that is being written.
 #[derive(Debug)]
 pub struct BundleWriter {
@@ -371,7 +377,7 @@ impl BundleWriter {
 
     fn next(&mut self, test: &str) -> PathBuf {
         self.records += 1;
-        self.directory.join(format!("{:03}-{test}.rec", self.records))
+        self.directory.join(record_name(self.records as usize - 1, test))
     }
 
     /// Writes a file that is not a record.
