@@ -465,16 +465,6 @@ pub struct UnknownRig {
     hint: String,
 }
 
-impl UnknownRig {
-    /// Removes from the message the rigs that the user may not see.
-    #[must_use]
-    pub fn among(mut self, sees: impl Fn(&str) -> bool) -> Self {
-        self.existing.retain(|rig| sees(rig));
-        self.hint = hint::hint(&self.name, &self.existing);
-        self
-    }
-}
-
 impl RigFile {
     /// Reads the rig file: `explicit`, else the file that [`VARIABLE`] names, else [`SYSTEM_FILE`] if it exists.
     /// Otherwise returns [`RigFile::built_in`].
@@ -606,6 +596,19 @@ impl RigFile {
     /// [`UnknownRig`], with the names of the existing rigs.
     pub fn find(&self, name: &str) -> Result<&RigConfig, UnknownRig> {
         self.find_in(name, self.rigs.iter())
+    }
+
+    /// Returns the rig of that name for a user at a daemon. A rig that the user does not see counts as absent, and the
+    /// error names neither such a rig nor the path of the rig file.
+    ///
+    /// # Errors
+    /// As [`Self::find`].
+    pub fn find_seen(&self, name: &str, sees: impl Fn(&str) -> bool) -> Result<&RigConfig, UnknownRig> {
+        let seen: Vec<&RigConfig> = self.rigs.iter().filter(|rig| sees(&rig.name)).collect();
+        self.find_in(name, seen.into_iter()).map_err(|unknown| UnknownRig {
+            place: "this daemon".into(),
+            ..unknown
+        })
     }
 
     /// Returns the rig of that name, which may also be [`BUILT_IN_PAIR`].

@@ -3,6 +3,7 @@
 
 use verbatim_proto::agent::session_response::Kind;
 use verbatim_proto::agent::{GetAgentResponse, Opened, SessionResponse, event, reply};
+use verbatim_text::cut;
 
 /// Longest text of an agent, such as the reason of a refusal, in bytes.
 const TEXT: usize = 4096;
@@ -10,18 +11,6 @@ const TEXT: usize = 4096;
 const NAME: usize = 256;
 /// Largest number of elements in a list of an agent. An index into the GID table has 8 bits.
 const LIST: usize = 256;
-
-/// Cuts a string to `most` bytes, which include a visible mark.
-fn cut(text: &mut String, most: usize) {
-    let length = text.len();
-    if length <= most {
-        return;
-    }
-    let mark = format!("… (cut, {length} bytes)");
-    text.truncate(text.floor_char_boundary(most.saturating_sub(mark.len())));
-    text.push_str(&mark);
-    text.shrink_to_fit();
-}
 
 /// Cuts a text of an agent.
 pub(super) fn text(mut of: String) -> String {
@@ -110,16 +99,6 @@ mod tests {
                 reply: Some(proto::Reply { kind: Some(kind) }),
             })),
         }
-    }
-
-    #[test]
-    fn cut_text_says_so_and_keeps_whole_characters() {
-        let mut of = "é".repeat(HUGE / 2);
-        cut(&mut of, NAME);
-        assert!(of.len() <= NAME && of.ends_with("é… (cut, 20971520 bytes)"), "{of}");
-        let mut of = "x".repeat(NAME);
-        cut(&mut of, NAME);
-        assert_eq!(of, "x".repeat(NAME));
     }
 
     #[test]
