@@ -113,6 +113,25 @@ fn altered_verdict_is_not_blamed_on_another_catalogue() {
 }
 
 #[test]
+fn documents_of_a_record_have_no_hidden_characters() {
+    let place = Place::new();
+    let name = "kept\u{9b}\u{202e}\u{2066}\u{2028}";
+    let output = run(place.verbatim(&format!("run {TEST} --record")).arg(name));
+    assert_eq!(output.code(), 0, "{output}");
+    let text = fs::read_to_string(place.path(name).join("run.json")).unwrap();
+    assert!(text.contains(r"kept\u009b\u202e\u2066\u2028"), "{text}");
+    assert!(
+        !text.contains(['\u{9b}', '\u{202e}', '\u{2066}', '\u{2028}']),
+        "{text:?}"
+    );
+    let run: Value = serde_json::from_str(&text).unwrap();
+    assert!(
+        run["record"].as_str().unwrap().ends_with(name),
+        "the value stays: {run}"
+    );
+}
+
+#[test]
 fn bundle_without_records_is_inconclusive() {
     let place = Place::new();
     kept(&place);
