@@ -43,8 +43,9 @@ const LARGEST_MANIFEST: u64 = 8 << 20;
 /// The most files of a bundle. A run has one record for each test.
 pub const MOST_FILES: usize = 10_000;
 
-/// The most bytes of a document that is read, such as `verdicts.json`.
-const LARGEST_DOCUMENT: u64 = 256 << 20;
+/// The most bytes of a document that is read, such as `verdicts.json`. That of a run of all tests has 2 MiB. In memory, a
+/// document takes several times its size.
+const LARGEST_DOCUMENT: u64 = 64 << 20;
 
 /// The most bytes of all files of a bundle.
 pub const LARGEST_BUNDLE: u64 = 16 << 30;
@@ -383,9 +384,16 @@ impl BundleWriter {
     /// Writes a file that is not a record.
     ///
     /// # Errors
-    /// Returns an error when the file cannot be written.
+    /// Returns an error when the file cannot be written, or is larger than a reader accepts.
     pub fn write(&self, name: &str, text: &str) -> Result<(), BundleError> {
         let path = self.directory.join(name);
+        if text.len() as u64 > LARGEST_DOCUMENT {
+            let what = format!(
+                "{} bytes, expected at most {LARGEST_DOCUMENT}; select fewer tests",
+                text.len()
+            );
+            return Err(io(&path)(std::io::Error::new(ErrorKind::FileTooLarge, what)));
+        }
         std::fs::write(&path, text).map_err(io(&path))
     }
 
@@ -514,6 +522,12 @@ fn open_listed(path: &Path, listed: &ManifestFile) -> Result<Box<dyn Read + Send
         return Err(wrong("a link, a pipe, a device or a directory".into()));
     };
     if is_packed {
+        if packed::is_suspicious(bytes, listed.bytes) {
+            return Err(wrong(format!(
+                "{bytes} compressed bytes, of which each would give more than {}",
+                packed::MOST_RATIO
+            )));
+        }
         return packed::reader(file).map_err(io(&packed));
     }
     // Compare the size before reading: the file may be of any size.
