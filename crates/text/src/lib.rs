@@ -59,7 +59,11 @@ pub fn cut(text: &mut String, most: usize) {
         return;
     }
     let mark = format!("… (cut, {length} bytes)");
-    text.truncate(text.floor_char_boundary(most.saturating_sub(mark.len())));
+    let mut end = most.saturating_sub(mark.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.truncate(end);
     text.push_str(&mark);
     text.shrink_to_fit();
 }
