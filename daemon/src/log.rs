@@ -20,7 +20,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use crate::spans::{self, Collector};
 use journal::Journal;
 use verbatim_record::secrets::without_m_keys;
-use verbatim_text::shown;
+use verbatim_text::{cut, shown};
 
 /// The environment variable that selects the content of the log.
 const VARIABLE: &str = "RUST_LOG";
@@ -69,7 +69,8 @@ pub(crate) fn begin(configured: Option<&Targets>) -> anyhow::Result<Option<Colle
 
 /// Writes a field of a log line. A foreign text cannot begin another line.
 fn field(out: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
-    let text = format!("{value:?}");
+    let mut text = format!("{value:?}");
+    cut(&mut text, journal::LONGEST);
     match field.name() {
         "message" => write!(out, "{}", shown(&text)),
         name => write!(out, "{name}={}", shown(&text)),
@@ -177,6 +178,26 @@ mod tests {
         assert_eq!(text.lines().count(), 1, "{text}");
         assert!(!text.contains(['\u{1b}', '\u{202e}']), "{text:?}");
         assert_eq!(text.matches("forged").count(), 3, "{text}");
+    }
+
+    #[test]
+    fn long_text_of_others_is_cut() {
+        let written = Arc::<Mutex<Vec<u8>>>::default();
+        let made = Arc::clone(&written);
+        let lines = layer()
+            .with_writer(move || Copy(Arc::clone(&made)))
+            .with_ansi(false)
+            .fmt_fields(format::debug_fn(field).delimited(" "));
+        let reason = "x".repeat(20 << 20);
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(lines), || {
+            tracing::warn!(reason, "run ended");
+        });
+        let text = String::from_utf8(written.lock().unwrap().clone()).unwrap();
+        assert!(
+            text.len() < journal::LONGEST + 200 && text.contains("(cut, 209715"),
+            "{} bytes",
+            text.len()
+        );
     }
 
     #[test]

@@ -61,7 +61,7 @@ const RULES: &[(&str, Rule)] = &[
     ),
     (
         "verbatim-verbs",
-        Rule::Only("verbatim-proto verbatim-hw verbatim-tls verbatim-wire"),
+        Rule::Only("verbatim-proto verbatim-hw verbatim-text verbatim-tls verbatim-wire"),
     ),
     (
         "verbatim-verbs-fake",

@@ -10,6 +10,8 @@ use verbatim_run::{Report, RunError, SignatureError};
 pub(crate) const USAGE: u8 = 2;
 /// Exit code for a failure of the tester or the rig.
 pub(crate) const ERROR: u8 = 3;
+/// Exit code if nothing was judged.
+pub(crate) const NOTHING: u8 = 4;
 
 /// An error of the operator, such as an invalid name or file.
 #[derive(Debug)]

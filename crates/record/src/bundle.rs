@@ -43,8 +43,9 @@ const LARGEST_MANIFEST: u64 = 8 << 20;
 /// The most files of a bundle. A run has one record for each test.
 pub const MOST_FILES: usize = 10_000;
 
-/// The most bytes of a document that is read, such as `verdicts.json`.
-const LARGEST_DOCUMENT: u64 = 256 << 20;
+/// The most bytes of a document that is read, such as `verdicts.json`. That of a run of all tests has 2 MiB. In memory, a
+/// document takes several times its size.
+const LARGEST_DOCUMENT: u64 = 64 << 20;
 
 /// The most bytes of all files of a bundle.
 pub const LARGEST_BUNDLE: u64 = 16 << 30;
@@ -293,6 +294,12 @@ impl Manifest {
     }
 }
 
+/// Returns the file name of a test's record; `place` is the number of tests before it.
+#[must_use]
+pub fn record_name(place: usize, test: &str) -> String {
+    format!("{:03}-{test}.rec", place + 1)
+}
+
 /// A bundle that is being written.
 #[derive(Debug)]
 pub struct BundleWriter {
@@ -371,15 +378,22 @@ impl BundleWriter {
 
     fn next(&mut self, test: &str) -> PathBuf {
         self.records += 1;
-        self.directory.join(format!("{:03}-{test}.rec", self.records))
+        self.directory.join(record_name(self.records as usize - 1, test))
     }
 
     /// Writes a file that is not a record.
     ///
     /// # Errors
-    /// Returns an error when the file cannot be written.
+    /// Returns an error when the file cannot be written, or is larger than a reader accepts.
     pub fn write(&self, name: &str, text: &str) -> Result<(), BundleError> {
         let path = self.directory.join(name);
+        if text.len() as u64 > LARGEST_DOCUMENT {
+            let what = format!(
+                "{} bytes, expected at most {LARGEST_DOCUMENT}; select fewer tests",
+                text.len()
+            );
+            return Err(io(&path)(std::io::Error::new(ErrorKind::FileTooLarge, what)));
+        }
         std::fs::write(&path, text).map_err(io(&path))
     }
 
@@ -508,6 +522,12 @@ fn open_listed(path: &Path, listed: &ManifestFile) -> Result<Box<dyn Read + Send
         return Err(wrong("a link, a pipe, a device or a directory".into()));
     };
     if is_packed {
+        if packed::is_suspicious(bytes, listed.bytes) {
+            return Err(wrong(format!(
+                "{bytes} compressed bytes, of which each would give more than {}",
+                packed::MOST_RATIO
+            )));
+        }
         return packed::reader(file).map_err(io(&packed));
     }
     // Compare the size before reading: the file may be of any size.

@@ -33,6 +33,7 @@ pub use prost::bytes::Bytes;
 
 pub use bundle::{
     Bundle, BundleError, BundleWriter, LARGEST_BUNDLE, MOST_FILES, Manifest, ManifestFile, Signed, StoredRecord,
+    record_name,
 };
 pub use entry::verbs;
 pub use entry::verbs::{Frame, RoundTrips, Side, VerbsAnswered, VerbsAsked, VerbsTold, Waited};

@@ -118,7 +118,7 @@ impl<'a> Reported<'a> {
                 }
             }
         }
-        again(self.run, Some(&self.run.rig), test, &set)
+        again(self.run, false, Some(&self.run.rig), test, &set)
     }
 
     /// Returns the time of the run's start, by RFC 3339 in UTC. The report then does not depend on the time zone of
@@ -151,12 +151,49 @@ const RIG_OPTIONS: [&str; 10] = [
     "--ip",
 ];
 
+/// The keys of a rig file that only choose the behaviour of the model in this process.
+const MODEL_KEYS: [&str; 10] = [
+    "busy",
+    "defects",
+    "disturbance",
+    "dut_ack_timeout_least",
+    "infiniband",
+    "ipv6",
+    "link_choices",
+    "profile",
+    "seed",
+    "simulated",
+];
+
+/// Returns whether an option is harmless on the command line of any user, whoever chose its value. It names no file,
+/// no command, no server, no agent and no device.
+fn is_harmless(option: &str, value: &str) -> bool {
+    let is_value = |value: &str| {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_\"[], ".contains(c);
+        value.chars().all(is_plain)
+    };
+    match option {
+        "--server" => value == "none",
+        "--rig-key" => {
+            let pair = value.split_once('=');
+            pair.is_some_and(|(key, value)| MODEL_KEYS.contains(&key) && is_value(value))
+        }
+        _ => false,
+    }
+}
+
 /// Returns the command that repeats a test. A word of the record can add neither a shell command nor another option.
+///
+/// `is_own` tells that the options of the run are those of this user's command line. Otherwise the author of the record
+/// chose them: the command then has only harmless options, and a comment of the shell names the others.
 #[must_use]
-pub fn again(run: &RunInfo, rig: Option<&str>, test: &str, set: &[String]) -> String {
+pub fn again(run: &RunInfo, is_own: bool, rig: Option<&str>, test: &str, set: &[String]) -> String {
     let is_option = [Some(test), rig].iter().flatten().any(|word| word.starts_with('-'));
-    let command = Command::new("verbatim run").options(&run.rig_options, &RIG_OPTIONS);
-    let Some(mut command) = command.filter(|_| !is_option) else {
+    let is_known = |option: &str| RIG_OPTIONS.contains(&option);
+    let is_allowed = |option: &str, value: &str| is_harmless(option, value) || is_own && is_known(option);
+    let command = Command::new("verbatim run").options(&run.rig_options, is_allowed);
+    let command = command.filter(|(_, left_out)| !is_option && left_out.iter().all(|option| is_known(option)));
+    let Some((mut command, left_out)) = command else {
         return "no command: the record has other options than those of a rig".into();
     };
     if let Some(rig) = rig {
@@ -166,7 +203,11 @@ pub fn again(run: &RunInfo, rig: Option<&str>, test: &str, set: &[String]) -> St
     for set in set {
         command = command.own("--set").word(set);
     }
-    command.to_string()
+    if left_out.is_empty() {
+        return command.to_string();
+    }
+    let left_out = left_out.into_iter().collect::<Vec<_>>().join(", ");
+    format!("{command} # without {left_out} of the record: add your own")
 }
 
 /// Formats the date of a time in nanoseconds since 1970.

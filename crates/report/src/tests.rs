@@ -495,7 +495,7 @@ fn stored_options_cannot_add_a_command_or_an_option() {
             rig_options: options.into(),
             ..RunInfo::default()
         };
-        crate::again(&run, Some(rig), test, &["a=1".into()])
+        crate::again(&run, true, Some(rig), test, &["a=1".into()])
     };
     let whole = "verbatim run --rig-file '/a b' --rig mine c14-1 --seed 0 --set a=1";
     assert_eq!(of("mine", "--rig-file '/a b'", "c14-1"), whole);
@@ -515,6 +515,50 @@ fn stored_options_cannot_add_a_command_or_an_option() {
             "{rig} {options} {test}"
         );
     }
+}
+
+#[test]
+fn command_of_a_record_has_only_harmless_options() {
+    let of = |options: &str| {
+        let run = RunInfo {
+            id: "01a2".into(),
+            rig: "mine".into(),
+            rig_options: options.into(),
+            ..RunInfo::default()
+        };
+        crate::again(&run, false, Some("mine"), "c14-1", &["a=1".into()])
+    };
+    let rest = "--rig mine c14-1 --seed 0 --set a=1";
+    assert_eq!(of(""), format!("verbatim run {rest}"));
+    for harmless in [
+        "--server none",
+        r#"--rig-key 'defects=["m-key-not-kept", "bad-vcrc-accepted"]'"#,
+        "--rig-key seed=7 --rig-key 'profile=\"any\"' --rig-key ipv6=true",
+    ] {
+        assert_eq!(of(harmless), format!("verbatim run {harmless} {rest}"));
+    }
+    for dangerous in [
+        "--server https://x",
+        "--rig-file /tmp/x.toml",
+        "--deviations /tmp/x.toml",
+        r#"--rig-key 'reset=["sh", "-c", "id"]'"#,
+        r#"--rig-key 'console=["sh"]'"#,
+        r#"--rig-key 'env={LD_PRELOAD="/tmp/x"}'"#,
+        r#"--rig-key 'agent="x:1"'"#,
+        r#"--rig-key 'socket="/tmp/x"'"#,
+        "--rig-key 'seed=1\nreset=[\"id\"]'",
+        "--umad mlx5_0:1",
+        "--packets eth0",
+        "--agent x:1",
+        "--ip 192.0.2.1",
+        "--route 0,1",
+        "--lid 7",
+    ] {
+        let option = dangerous.split(' ').next().unwrap();
+        let expected = format!("verbatim run {rest} # without {option} of the record: add your own");
+        assert_eq!(of(dangerous), expected, "{dangerous}");
+    }
+    assert!(of("--made-up x").starts_with("no command"));
 }
 
 #[test]
@@ -551,8 +595,8 @@ fn verdict_without_findings_is_explained() {
     assert_eq!(
         &*explain_verdict(&reported, "c09-1").unwrap(),
         "NOT_APPLICABLE c09-1, cause DUT\n  reason:   the DUT's device x has no READ\n  reached:  it ended after 1 packet, \
-         the last for \"post the SEND\": the DUT's device x has no READ\n  again: verbatim run --rig-file '/tmp/my rigs.toml' \
-         --rig mine c09-1 --seed 0\n"
+         the last for \"post the SEND\": the DUT's device x has no READ\n  again: verbatim run --rig mine c09-1 \
+         --seed 0 # without --rig-file of the record: add your own\n"
     );
     let lost = explain_verdict(&reported, "c09-2").unwrap();
     assert!(

@@ -90,12 +90,13 @@ mod peer;
 mod slow;
 #[cfg(test)]
 mod tests;
+mod trust;
 mod virtual_rig;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
@@ -409,17 +410,17 @@ pub enum RigFileError {
         /// Error of the system call.
         source: io::Error,
     },
-    /// Other users may write the file, and it names a library or program that runs with this user's rights.
+    /// Other users control the file, and it names a library or program that runs with this user's rights.
     #[error(
-        "other users may write the rig file {} (mode {mode:04o}), and with `{key}` of rig {rig:?} they could run any \
-         {runs} as this user; run `chmod go-w` on it",
+        "{why}; with `{key}` of rig {rig:?} in {}, other users could run any {runs} as this user: move the rig file to a \
+         directory that only this user or root can write, as a file of one of them",
         path.display()
     )]
     Others {
         /// Path of the rig file.
         path: PathBuf,
-        /// File mode.
-        mode: u32,
+        /// How other users control the file.
+        why: String,
         /// Name of the rig.
         rig: String,
         /// Key of the rig that names a library or program.
@@ -462,16 +463,6 @@ pub struct UnknownRig {
     /// Names of the existing rigs.
     pub existing: Vec<String>,
     hint: String,
-}
-
-impl UnknownRig {
-    /// Removes from the message the rigs that the user may not see.
-    #[must_use]
-    pub fn among(mut self, sees: impl Fn(&str) -> bool) -> Self {
-        self.existing.retain(|rig| sees(rig));
-        self.hint = hint::hint(&self.name, &self.existing);
-        self
-    }
 }
 
 impl RigFile {
@@ -519,11 +510,17 @@ impl RigFile {
     /// # Errors
     /// As [`RigFile::load`].
     pub fn read(path: &Path) -> Result<Self, RigFileError> {
-        let read = || std::path::absolute(path).and_then(|whole| Ok((std::fs::read(&whole)?, whole)));
-        let (bytes, whole) = read().map_err(|source| RigFileError::Read {
+        let unreadable = |source| RigFileError::Read {
             path: path.into(),
             source,
-        })?;
+        };
+        let read = || {
+            let whole = std::path::absolute(path)?;
+            let (mut opened, mut bytes) = (File::open(&whole)?, Vec::new());
+            opened.read_to_end(&mut bytes)?;
+            Ok((opened, bytes, whole))
+        };
+        let (opened, bytes, whole) = read().map_err(unreadable)?;
         let mut file = Self::parse(&bytes, &whole)?;
         for rig in &mut file.rigs {
             rig.read_deviations().map_err(|error| RigFileError::Deviations {
@@ -532,7 +529,6 @@ impl RigFile {
                 error,
             })?;
         }
-        let mode = std::fs::metadata(&whole).map_or(0, |file| file.permissions().mode()) & 0o777;
         // Other users must not choose the libraries in `env` or the program in `reset`, because these run with our
         // rights.
         let runs = |rig: &RigConfig| match () {
@@ -540,15 +536,18 @@ impl RigFile {
             () if rig.reset.is_some() => Some(("reset", "program")),
             () => None,
         };
-        match file.rigs.iter().find_map(|rig| Some((rig, runs(rig)?))) {
-            Some((rig, (key, runs))) if mode & 0o022 != 0 => Err(RigFileError::Others {
+        let Some((rig, (key, runs))) = file.rigs.iter().find_map(|rig| Some((rig, runs(rig)?))) else {
+            return Ok(file);
+        };
+        match trust::others(&opened, &whole).map_err(unreadable)? {
+            None => Ok(file),
+            Some(why) => Err(RigFileError::Others {
                 path: whole,
-                mode,
+                why,
                 rig: rig.name.clone(),
                 key,
                 runs,
             }),
-            _ => Ok(file),
         }
     }
 
@@ -597,6 +596,19 @@ impl RigFile {
     /// [`UnknownRig`], with the names of the existing rigs.
     pub fn find(&self, name: &str) -> Result<&RigConfig, UnknownRig> {
         self.find_in(name, self.rigs.iter())
+    }
+
+    /// Returns the rig of that name for a user at a daemon. A rig that the user does not see counts as absent, and the
+    /// error names neither such a rig nor the path of the rig file.
+    ///
+    /// # Errors
+    /// As [`Self::find`].
+    pub fn find_seen(&self, name: &str, sees: impl Fn(&str) -> bool) -> Result<&RigConfig, UnknownRig> {
+        let seen: Vec<&RigConfig> = self.rigs.iter().filter(|rig| sees(&rig.name)).collect();
+        self.find_in(name, seen.into_iter()).map_err(|unknown| UnknownRig {
+            place: "this daemon".into(),
+            ..unknown
+        })
     }
 
     /// Returns the rig of that name, which may also be [`BUILT_IN_PAIR`].

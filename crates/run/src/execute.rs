@@ -739,7 +739,7 @@ fn ends_the_run(
 }
 
 fn pretty<T: Serialize>(of: &T) -> String {
-    let mut text = serde_json::to_string_pretty(of).expect("plain data");
+    let mut text = verbatim_text::shown_json(serde_json::to_string_pretty(of).expect("plain data"));
     text.push('\n');
     text
 }

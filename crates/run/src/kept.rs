@@ -9,8 +9,8 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 
 use verbatim_capture::{Capture, Holds, Recorded};
-use verbatim_catalog::{JudgeError, judge};
-use verbatim_record::{Bundle, BundleError, Bytes, Check, Entry, StoredRecord};
+use verbatim_catalog::{JudgeError, VERSION, judge};
+use verbatim_record::{Begin, Bundle, BundleError, Bytes, Check, Entry, StoredRecord, record_name};
 use verbatim_record_proto::v1::{RunInfo, Verdict};
 
 use crate::error::RunError;
@@ -39,7 +39,7 @@ pub struct Rejudged<T> {
 /// When the bundle's bytes were altered, or a record cannot be judged and the bundle has no verdict for it.
 pub fn judge_bundle(directory: &Path) -> Result<(Report, Vec<String>), RunError> {
     let (bundle, _) = signature::open(directory)?;
-    let (report, drift, _) = judged(&bundle, directory, |_, _, _| Ok(()))?;
+    let (report, drift, _) = judged(&bundle, directory, |_, _, _, _| Ok(()))?;
     Ok((report, drift))
 }
 
@@ -53,7 +53,7 @@ pub fn read_bundle<T: Send>(
     digest: impl Fn(&[Entry], &Verdict) -> T + Sync,
 ) -> Result<Rejudged<T>, RunError> {
     let (bundle, signed_by) = signature::open(directory)?;
-    let (report, drift, records) = judged(&bundle, directory, |stored, bytes, verdict| {
+    let (report, drift, records) = judged(&bundle, directory, |stored, _, bytes, verdict| {
         // Read the entries again, because the judge consumed them; a copy would double their memory.
         Ok(digest(&stored.entries(bytes)?, verdict))
     })?;
@@ -89,6 +89,11 @@ pub struct Verified {
     pub report: Report,
     /// The differences from the verdicts of the run.
     pub drift: Vec<String>,
+    /// The values of `run.json` and of records' names that differ from the content of the records, each with both
+    /// values.
+    pub mismatches: Vec<String>,
+    /// Whether every record is of this version's catalogue.
+    pub is_of_this_catalogue: bool,
 }
 
 impl Verified {
@@ -117,8 +122,13 @@ impl Verified {
 pub fn verify_bundle(directory: &Path) -> Result<Verified, RunError> {
     let (bundle, signed_by) = signature::open(directory)?;
     let added = bundle.added()?;
-    let (report, drift, _) = judged(&bundle, directory, |_, _, _| Ok(()))?;
+    let run: RunInfo = document(&bundle, directory, "run.json")?;
+    let before: Vec<Verdict> = document(&bundle, directory, "verdicts.json")?;
+    let named = |stored: &StoredRecord<'_>, begin: Begin, _: &Bytes, _: &Verdict| Ok((stored.name().to_owned(), begin));
+    let (report, drift, begins) = judged(&bundle, directory, named)?;
     Ok(Verified {
+        mismatches: mismatches(&run, &before, &begins),
+        is_of_this_catalogue: begins.iter().all(|(_, begin)| begin.catalogue == VERSION),
         files: bundle.files().count(),
         bytes: bundle.files().map(|file| file.bytes).sum(),
         sha256: bundle.sha256().into(),
@@ -129,12 +139,45 @@ pub fn verify_bundle(directory: &Path) -> Result<Verified, RunError> {
     })
 }
 
+/// Compares the values of `run.json`, and the names of the records, with the verdicts and records. Describes each
+/// difference with both values.
+fn mismatches(run: &RunInfo, before: &[Verdict], begins: &[(String, Begin)]) -> Vec<String> {
+    let mut all = Vec::new();
+    let outcome = worst(before);
+    if run.outcome() != outcome {
+        all.push(format!(
+            "run.json has outcome {}, but the worst outcome in verdicts.json is {outcome}",
+            run.outcome()
+        ));
+    }
+    for (place, (name, begin)) in begins.iter().enumerate() {
+        let expected = record_name(place, &begin.test);
+        if *name != expected {
+            all.push(format!(
+                "{name} is the record of {}; expected the name {expected}",
+                begin.test
+            ));
+        }
+        let (of_run, of_record) = (run.seed.to_string(), begin.seed.to_string());
+        for (what, of_run, of_record) in [
+            ("rig_kind", &run.rig_kind, &begin.rig_kind),
+            ("seed", &of_run, &of_record),
+            ("catalogue", &run.catalogue, &begin.catalogue),
+        ] {
+            if of_run != of_record {
+                all.push(format!("run.json has {what} {of_run:?}, {name} has {of_record:?}"));
+            }
+        }
+    }
+    all
+}
+
 /// Judges the records of a bundle again. Returns the report, the differences from the verdicts of the run, and the
 /// result of `seen` for each record.
 fn judged<T: Send>(
     bundle: &Bundle,
     directory: &Path,
-    seen: impl Fn(&StoredRecord<'_>, &Bytes, &Verdict) -> Result<T, RunError> + Sync,
+    seen: impl Fn(&StoredRecord<'_>, Begin, &Bytes, &Verdict) -> Result<T, RunError> + Sync,
 ) -> Result<(Report, Vec<String>, Vec<T>), RunError> {
     let mut run: RunInfo = document(bundle, directory, "run.json")?;
     let before: Vec<Verdict> = document(bundle, directory, "verdicts.json")?;
@@ -146,8 +189,13 @@ fn judged<T: Send>(
     for of_record in side_by_side(&stored, |(at, stored)| {
         let _place = room.take(stored.size());
         let bytes = stored.bytes()?;
-        let (verdict, why_not) = anew_or_as_recorded(stored.entries(&bytes)?, before.get(*at))?;
-        let digest = seen(stored, &bytes, &verdict)?;
+        let entries = stored.entries(&bytes)?;
+        let begin = match entries.first() {
+            Some(Entry::Begin(begin)) => Begin::clone(begin),
+            _ => Begin::default(),
+        };
+        let (verdict, why_not) = anew_or_as_recorded(entries, before.get(*at))?;
+        let digest = seen(stored, begin, &bytes, &verdict)?;
         Ok::<_, RunError>((verdict, why_not, digest))
     }) {
         let (verdict, why_not, digest) = of_record?;

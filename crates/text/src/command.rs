@@ -1,5 +1,6 @@
 //! Commands that a user may copy into a shell.
 
+use std::collections::BTreeSet;
 use std::fmt::{self, Display};
 
 use crate::is_hidden;
@@ -31,19 +32,28 @@ impl Command {
         self
     }
 
-    /// Adds the options of a stored command. Returns `None` if the command has anything except pairs of one of these
-    /// options and a value.
+    /// Adds those options of a stored command that `is_allowed` accepts with their values, and returns the names of
+    /// the others. Returns `None` if the stored command has anything except pairs of an option and a value.
     #[must_use]
-    pub fn options(mut self, stored: &str, known: &[&str]) -> Option<Self> {
+    pub fn options(
+        mut self,
+        stored: &str,
+        is_allowed: impl Fn(&str, &str) -> bool,
+    ) -> Option<(Self, BTreeSet<String>)> {
         let words = words(stored)?;
+        let mut left_out = BTreeSet::new();
         for pair in words.chunks(2) {
             let [option, value] = pair else { return None };
-            if !known.contains(&option.as_str()) || value.starts_with('-') {
+            if !option.starts_with('-') || value.starts_with('-') {
                 return None;
             }
-            self = self.word(option).word(value);
+            if is_allowed(option, value) {
+                self = self.word(option).word(value);
+            } else {
+                left_out.insert(option.clone());
+            }
         }
-        Some(self)
+        Some((self, left_out))
     }
 }
 
@@ -132,17 +142,23 @@ mod tests {
 
     #[test]
     fn stored_options_are_quoted_anew() {
-        let known = ["--rig-file", "--server"];
-        let of = |stored: &str| Command::new("v").options(stored, &known).map(|line| line.to_string());
-        assert_eq!(of("").as_deref(), Some("v"));
-        let stored = r"--server none --rig-file '/tmp/it'\''s mine'";
-        assert_eq!(of(stored), Some(format!("v {stored}")));
-        assert_eq!(of("--rig-file $(id)").as_deref(), Some("v --rig-file '$(id)'"));
+        let known = |option: &str, value: &str| option == "--set" || (option, value) == ("--server", "none");
+        let of = |stored: &str| {
+            let (line, left_out) = Command::new("v").options(stored, known)?;
+            let left_out: Vec<String> = left_out.into_iter().collect();
+            Some((line.to_string(), left_out.join(" ")))
+        };
+        let both = |line: &str, left_out: &str| Some((line.to_owned(), left_out.to_owned()));
+        assert_eq!(of(""), both("v", ""));
+        let stored = r"--server none --set '/tmp/it'\''s mine'";
+        assert_eq!(of(stored), both(&format!("v {stored}"), ""));
+        assert_eq!(of("--set $(id)"), both("v --set '$(id)'", ""));
+        let mixed = "--rig-key a=1 --server x --set b=1 --rig-key c=1";
+        assert_eq!(of(mixed), both("v --set b=1", "--rig-key --server"));
         for hostile in [
             "; id",
             "--rig-file",
             "--rig-file 'a",
-            "--record /etc",
             "--rig-file --record",
             "x --server none",
         ] {

@@ -52,6 +52,22 @@ pub fn in_words(error: &dyn Error) -> String {
     words
 }
 
+/// Cuts a text to `most` bytes, which include a visible mark.
+pub fn cut(text: &mut String, most: usize) {
+    let length = text.len();
+    if length <= most {
+        return;
+    }
+    let mark = format!("… (cut, {length} bytes)");
+    let mut end = most.saturating_sub(mark.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.truncate(end);
+    text.push_str(&mark);
+    text.shrink_to_fit();
+}
+
 /// Prints a message on stderr. Ignores an error, because the reader of stderr may have exited.
 pub fn say(words: impl Display) {
     Text::message(words).say();
@@ -113,6 +129,16 @@ mod tests {
         );
         let telling = "cannot write (the disk is full)";
         assert_eq!(in_words(&Outer(telling, cause())), telling);
+    }
+
+    #[test]
+    fn cut_text_says_so_and_keeps_whole_characters() {
+        let mut of = "é".repeat(10 << 20);
+        cut(&mut of, 256);
+        assert!(of.len() <= 256 && of.ends_with("é… (cut, 20971520 bytes)"), "{of}");
+        let mut of = "x".repeat(256);
+        cut(&mut of, 256);
+        assert_eq!(of, "x".repeat(256));
     }
 
     /// Text with every kind of hidden character.

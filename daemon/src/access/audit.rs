@@ -205,7 +205,7 @@ impl Audit {
             act,
             left_out,
         };
-        let mut line = serde_json::to_string(&line)?;
+        let mut line = verbatim_text::shown_json(serde_json::to_string(&line)?);
         line.push('\n');
         if log.bytes > 0 && log.bytes + line.len() as u64 > self.largest {
             log.rotate(&self.directory)?;

@@ -1,6 +1,7 @@
 //! Error statuses. The message names the root cause for people, and the details name it for programs.
 
 use std::collections::HashMap;
+use std::path::Path;
 
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, FieldViolation, PreconditionViolation, StatusExt};
@@ -188,7 +189,15 @@ pub(super) fn denied(denied: &Denied) -> Status {
 
 /// Converts an error of the store.
 pub(crate) fn store(error: &StoreError) -> Status {
-    let message = error.to_string();
+    // A client learns the name of a file, but not its directory, which may name a rig that the client does not see.
+    let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let message = match error {
+        StoreError::Io { path, .. } | StoreError::Damaged { path, .. } | StoreError::OtherVersion { path, .. } => {
+            tracing::error!("{error}");
+            error.to_string().replace(&path.display().to_string(), &name(path))
+        }
+        _ => error.to_string(),
+    };
     match error {
         StoreError::Unknown(id) => not_found("RUN_UNKNOWN", &format!("runs/{id}"), &message),
         StoreError::Io { source, .. } if source.kind() == std::io::ErrorKind::StorageFull => {

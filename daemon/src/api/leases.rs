@@ -43,8 +43,7 @@ impl Leases {
         let shared = Arc::clone(&self.shared);
         let found = blocking(move || shared.scheduler.lease(&id)).await?;
         let found = found.map_err(|error| errors::store(&error))?;
-        let sees = may_see(&self.shared.access, &caller, &found.lease);
-        sees.map_err(|denied| errors::denied(&denied))?;
+        must_see(&self.shared.access, &caller, &found.lease)?;
         Ok((found, caller))
     }
 
@@ -68,11 +67,8 @@ impl Leases {
             };
             act(&shared.scheduler, &id, &may).map_err(|error| errors::create(&error))?;
             shared.note(&caller, call, &rig, &name, "");
-            shared
-                .scheduler
-                .lease(&id)
-                .map(view::lease)
-                .map_err(|error| errors::store(&error))
+            let found = shared.scheduler.lease(&id).map_err(|error| errors::store(&error))?;
+            Ok(view::lease(found, &view::Eyes::of(&shared, &caller)))
         };
         blocking(act).await?
     }
@@ -91,24 +87,21 @@ impl LeaseService for Leases {
     }
 
     async fn get_lease(&self, request: Request<GetLeaseRequest>) -> Result<Response<GetLeaseResponse>, Status> {
-        let (found, _) = self.find(&request, &request.get_ref().name).await?;
-        let lease = Some(view::lease(found));
+        let (found, caller) = self.find(&request, &request.get_ref().name).await?;
+        let lease = Some(view::lease(found, &view::Eyes::of(&self.shared, &caller)));
         Ok(Response::new(GetLeaseResponse { lease }))
     }
 
     async fn list_leases(&self, request: Request<ListLeasesRequest>) -> Result<Response<ListLeasesResponse>, Status> {
         let caller = self.shared.caller(&request)?;
-        let sees = self.shared.access.table().sees(&caller);
+        let eyes = view::Eyes::of(&self.shared, &caller);
         let size = page::size(request.get_ref().page_size);
         let size = size.map_err(|what| errors::invalid_field("page_size", what))?;
         let (scheduler, ended) = (Arc::clone(&self.shared.scheduler), request.get_ref().ended);
         let mine = request.get_ref().mine.then(|| caller.who.clone());
+        let sees = eyes.clone();
         let seen = move |view: &LeaseView| {
-            if mine.as_ref().is_some_and(|who| *who != view.lease.owner) {
-                return false;
-            }
-            let rig = |patterns: &Vec<String>| view.lease.rigs.iter().any(|rig| access::names(patterns, rig));
-            sees.as_ref().is_none_or(rig)
+            mine.as_ref().is_none_or(|who| *who == view.lease.owner) && is_on_seen_rig(&view.lease, |rig| sees.see(rig))
         };
         let list = move || {
             let mut at_most = size;
@@ -127,7 +120,7 @@ impl LeaseService for Leases {
         let found = blocking(list)
             .await?
             .map_err(|error: StoreError| errors::store(&error))?;
-        let leases = found.into_iter().map(view::lease).collect();
+        let leases = found.into_iter().map(|found| view::lease(found, &eyes)).collect();
         Ok(Response::new(ListLeasesResponse { leases }))
     }
 
@@ -145,7 +138,8 @@ impl LeaseService for Leases {
         let (scheduler, id) = (Arc::clone(&self.shared.scheduler), found.lease.id.clone());
         let shares = scheduler.store().lab().is_some();
         let watching = (caller.who == found.lease.owner).then(|| scheduler.watching(format!("leases/{id}")));
-        let mut lease = view::lease(found);
+        let eyes = view::Eyes::of(&self.shared, &caller);
+        let mut lease = view::lease(found, &eyes);
         tokio::spawn(async move {
             let _watching = watching;
             loop {
@@ -172,7 +166,7 @@ impl LeaseService for Leases {
                     let Ok(Ok(now)) = blocking(move || scheduler.lease(&id)).await else {
                         return;
                     };
-                    let now = view::lease(now);
+                    let now = view::lease(now, &eyes);
                     if now != lease {
                         lease = now;
                         break;
@@ -206,11 +200,24 @@ impl LeaseService for Leases {
 /// Checks that the caller has a role, and owns a lease or may see one of its rigs.
 fn may_see(access: &Access, caller: &Caller, lease: &StoredLease) -> Result<(), Denied> {
     access.any(caller)?;
-    if caller.who == lease.owner || lease.rigs.iter().any(|rig| access.view(caller, rig).is_ok()) {
+    if caller.who == lease.owner || is_on_seen_rig(lease, |rig| access.view(caller, rig).is_ok()) {
         return Ok(());
     }
     let rig = lease.rigs.first().map_or("", String::as_str);
     access.view(caller, rig).map(drop)
+}
+
+/// Returns whether the caller sees the rig that a lease holds or, before the grant, one of its rigs.
+fn is_on_seen_rig(lease: &StoredLease, sees: impl Fn(&str) -> bool) -> bool {
+    match lease.rig.as_str() {
+        "" => lease.rigs.iter().any(|rig| sees(rig)),
+        rig => sees(rig),
+    }
+}
+
+/// Checks that the caller may see a lease. Another lease looks like an absent one.
+pub(super) fn must_see(access: &Access, caller: &Caller, lease: &StoredLease) -> Result<(), Status> {
+    may_see(access, caller, lease).map_err(|_| errors::store(&StoreError::NoLease(lease.id.clone())))
 }
 
 /// Checks that the caller owns a lease, or is an admin of the rig that the lease holds. A waiting lease may get
@@ -228,7 +235,16 @@ fn may_end(
     };
     let on = |rig: &String| {
         let may = access.end(caller, rig, Some(&lease.owner), what);
-        may.map_err(|denied| (rig.clone(), denied))
+        may.map_err(|denied| match denied {
+            // This error would name a rig that the caller does not see.
+            Denied::Role { who, .. } => Denied::NotOwner {
+                who,
+                what: what.into(),
+                owner: format!("the owner, {}, or an admin of all its rigs", lease.owner),
+            },
+            denied => denied,
+        })
+        .map_err(|denied| (rig.clone(), denied))
     };
     let mut each = rigs.iter().map(on);
     let first = each.next().unwrap_or_else(|| on(&String::new()));
@@ -265,10 +281,12 @@ fn create(shared: &Shared, caller: &Caller, mut request: CreateLeaseRequest) -> 
     let mut wrong: Vec<Violation> = validate::request_id(&request.request_id).into_iter().collect();
     let rigs = shared.scheduler.rigs();
     let elsewhere = shared.elsewhere().map_err(|error| errors::store(&error))?;
+    let sees = |rig: &str| shared.access.view(caller, rig).is_ok();
     let is_elsewhere = |name: &str| {
-        elsewhere
-            .iter()
-            .any(|(of, _)| of.name.strip_prefix("rigs/") == Some(name))
+        sees(name)
+            && elsewhere
+                .iter()
+                .any(|(of, _)| of.name.strip_prefix("rigs/") == Some(name))
     };
     let count = request.labels.len();
     if count > MOST_LABELS {
@@ -284,7 +302,6 @@ fn create(shared: &Shared, caller: &Caller, mut request: CreateLeaseRequest) -> 
             .filter_map(|label| names::too_long("labels", label))
             .take(1),
     );
-    let sees = |rig: &str| shared.access.view(caller, rig).is_ok();
     if let Some(too_long) = names::too_long("rig", rig) {
         wrong.push(too_long);
     } else if rig.is_empty() && request.labels.is_empty() {
@@ -294,15 +311,15 @@ fn create(shared: &Shared, caller: &Caller, mut request: CreateLeaseRequest) -> 
         ));
     } else if !rig.is_empty()
         && !is_elsewhere(rig)
-        && let Err(unknown) = rigs.find(rig)
+        && let Err(unknown) = rigs.find_seen(rig, sees)
     {
-        wrong.push(Violation::new("rig", unknown.among(sees).to_string()));
+        wrong.push(Violation::new("rig", unknown.to_string()));
     }
     let lasts = lasts(request.lasts_s).map_err(|violation| wrong.push(violation));
     if let Ok(lasts) = lasts
         && let Some(before) = before(shared, caller, &request.request_id)?
     {
-        return again(shared, &before, &request, lasts);
+        return again((shared, caller), &before, &request, lasts);
     }
     let (Ok(lasts), true) = (lasts, wrong.is_empty()) else {
         return Err(errors::invalid(wrong));
@@ -370,7 +387,7 @@ fn create(shared: &Shared, caller: &Caller, mut request: CreateLeaseRequest) -> 
     };
     let lease = shared.scheduler.reserve(new).map_err(|error| errors::create(&error))?;
     // Another request with the same id may have created the lease at the same time.
-    let made = again(shared, &lease, &request, lasts)?;
+    let made = again((shared, caller), &lease, &request, lasts)?;
     // Record the granted rig or, for a waiting lease, all acceptable rigs.
     let rigs = match made.rig.as_str() {
         "" => lease.rigs.join(","),
@@ -390,7 +407,12 @@ fn before(shared: &Shared, caller: &Caller, request_id: &str) -> Result<Option<S
 }
 
 /// Returns the current state of a lease that this request, or an earlier one with the same id, created.
-fn again(shared: &Shared, of: &StoredLease, request: &CreateLeaseRequest, lasts: Duration) -> Result<Lease, Status> {
+fn again(
+    (shared, caller): (&Shared, &Caller),
+    of: &StoredLease,
+    request: &CreateLeaseRequest,
+    lasts: Duration,
+) -> Result<Lease, Status> {
     match validate::lease_differs(of, request, lasts.as_secs()) {
         Some(differs) => {
             let name = format!("leases/{}", of.id);
@@ -400,11 +422,10 @@ fn again(shared: &Shared, of: &StoredLease, request: &CreateLeaseRequest, lasts:
                 differs,
             ))
         }
-        None => shared
-            .scheduler
-            .lease(&of.id)
-            .map(view::lease)
-            .map_err(|error| errors::store(&error)),
+        None => {
+            let found = shared.scheduler.lease(&of.id).map_err(|error| errors::store(&error))?;
+            Ok(view::lease(found, &view::Eyes::of(shared, caller)))
+        }
     }
 }
 

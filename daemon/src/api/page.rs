@@ -2,6 +2,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use prost::Message;
 use verbatim_run::RunId;
 
 const USUAL: usize = 100;
@@ -14,6 +15,20 @@ pub(super) fn size(asked: i32) -> Result<usize, String> {
         Ok(size) => Ok(size.min(MOST)),
         Err(_) => Err(format!("expected 1 to {MOST}, or 0 for {USUAL}; seen {asked}")),
     }
+}
+
+/// The size in bytes from which a page takes no further run. Clients refuse answers of more than 4 MiB.
+const FULL: usize = 1 << 20;
+
+/// Takes messages until a page is full. The first message is always taken.
+pub(super) fn taken<M: Message>(all: impl Iterator<Item = M>) -> Vec<M> {
+    let mut bytes = 0;
+    let fits = |message: &M| {
+        let fits = bytes < FULL;
+        bytes += message.encoded_len();
+        fits
+    };
+    all.take_while(fits).collect()
 }
 
 /// Returns the token of the page after the run `last`, for this filter.
@@ -59,6 +74,17 @@ mod tests {
         assert!(after(&given, "rig=b").unwrap_err().contains("another filter"));
         assert!(after("x", "").unwrap_err().contains("next_page_token"));
         assert_eq!(after("", "rig=a"), Ok(None));
+    }
+
+    #[test]
+    fn list_of_runs_is_bounded_in_bytes() {
+        use verbatim_proto::v1::Run;
+        let run = |bytes: usize| Run {
+            reason: "x".repeat(bytes),
+            ..Run::default()
+        };
+        let count = |bytes| taken((0..1000).map(|_| run(bytes))).len();
+        assert_eq!((count(100), count(16 << 10), count(3 << 20)), (1000, 64, 1));
     }
 
     #[test]

@@ -37,16 +37,11 @@ impl Rigs {
     fn find<T>(&self, request: &Request<T>, name: &str) -> Result<(RigConfig, May<View>), Status> {
         let caller = self.shared.caller(request)?;
         let rig = names::rig("name", name)?;
-        let found = self.shared.scheduler.rigs().find(rig).cloned();
-        let found = found.map_err(|mut unknown| {
-            unknown.place = "this daemon".into();
-            unknown
-                .existing
-                .retain(|rig| self.shared.access.view(&caller, rig).is_ok());
-            errors::not_found("RIG_UNKNOWN", name, &unknown.to_string())
-        })?;
+        let rigs = self.shared.scheduler.rigs();
+        let found = rigs.find_seen(rig, |rig| self.shared.access.view(&caller, rig).is_ok());
+        let found = found.map_err(|unknown| errors::not_found("RIG_UNKNOWN", name, &unknown.to_string()))?;
         let may = self.shared.access.view(&caller, rig);
-        Ok((found, may.map_err(|denied| errors::denied(&denied))?))
+        Ok((found.clone(), may.map_err(|denied| errors::denied(&denied))?))
     }
 
     /// Returns all rigs that the caller may see.

@@ -14,11 +14,12 @@ use verbatim_proto::v1::{
 
 use super::errors::Violation;
 use super::streams::Answer;
-use super::{Shared, artifacts, blocking, computing, errors, filter, names, page, validate, view, watch};
+use super::{Shared, artifacts, blocking, computing, errors, filter, leases, names, page, validate, view, watch};
 use crate::access::{Access, Caller, Identity, May, Read, View};
 use crate::sched::{NewRun, Scheduler};
 use crate::store::{AskedRun, Detail, Filter, LeaseId, Patience, RunEntry, StoreError, StoredRun};
 use verbatim_run::RunId;
+use verbatim_text::cut;
 
 /// The service of runs.
 #[derive(Clone, Debug)]
@@ -40,8 +41,10 @@ impl Runs {
         let store = Arc::clone(self.shared.scheduler.store());
         let run = blocking(move || store.get(&id)).await?;
         let run = run.map_err(|error| errors::store(&error))?.run;
+        // A run on a rig that the caller does not see looks like an absent run.
         let may = self.shared.access.view(&caller, &run.spec.rig);
-        Ok((run, may.map_err(|denied| errors::denied(&denied))?))
+        let may = may.map_err(|_| errors::store(&StoreError::Unknown(run.id.clone())))?;
+        Ok((run, may))
     }
 
     /// Returns a run whose record the caller may read.
@@ -219,7 +222,7 @@ fn create(shared: &Shared, caller: &Caller, request: CreateRunRequest, tests: va
     let run = match before(scheduler, &caller.who, &request.request_id)? {
         Some(run) => {
             let may = shared.access.view(caller, &run.spec.rig);
-            may.map_err(|denied| errors::denied(&denied))?;
+            may.map_err(|_| errors::store(&StoreError::Unknown(run.id.clone())))?;
             run
         }
         None => create_new(shared, caller, &request, &asked, tests)?,
@@ -258,9 +261,9 @@ fn create_new(
         None if !asked.own_lease => scheduler.held_by(&caller.who, &spec.rig),
         lease => lease.clone(),
     };
-    let elsewhere = elsewhere(shared, &spec.rig)?;
-    let is_known = elsewhere.is_some();
     let sees = |rig: &str| shared.access.view(caller, rig).is_ok();
+    let elsewhere = elsewhere(shared, &spec.rig)?.filter(|_| sees(&spec.rig));
+    let is_known = elsewhere.is_some();
     let tests = validate::tests_of(&request.request_id, &spec, tests, &scheduler.rigs(), is_known, sees);
     let tests = tests.map_err(errors::invalid)?;
     let may = shared.access.operate(caller, &spec.rig);
@@ -306,6 +309,7 @@ fn under(shared: &Shared, caller: &Caller, lease: &LeaseId) -> Result<String, St
         .lease(lease)
         .map_err(|error| errors::store(&error))?
         .lease;
+    leases::must_see(&shared.access, caller, &found)?;
     let rig = match shared.scheduler.is_elsewhere(&found.host) && found.state == LeaseState::Active {
         true => found.rig.clone(),
         false => {
@@ -358,14 +362,14 @@ fn list(
     let store = scheduler.store();
     let found = store.list(&filter, after.as_ref(), size + 1);
     let mut found = found.map_err(|error| errors::store(&error))?;
-    let more = found.len() > size;
+    let count = found.len();
     found.truncate(size);
-    let next_page_token = match found.last() {
-        Some(last) if more => page::token(&last.run.id, &request.filter),
-        _ => String::new(),
-    };
+    let ids: Vec<RunId> = found.iter().map(|kept| kept.run.id.clone()).collect();
     let run = |kept: RunEntry| {
-        let verdicts = store.verdicts(&kept.run.id, Detail::Heads).unwrap_or_default();
+        let mut verdicts = store.verdicts(&kept.run.id, Detail::Heads).unwrap_or_default();
+        verdicts
+            .iter_mut()
+            .for_each(|head| cut(&mut head.reason, view::LONGEST_REASON));
         let place = scheduler.place(&kept.run);
         Run {
             info: None,
@@ -373,8 +377,11 @@ fn list(
             ..view::run(kept, place, verdicts, &Register::default(), eyes)
         }
     };
-    Ok(ListRunsResponse {
-        runs: found.into_iter().map(run).collect(),
-        next_page_token,
-    })
+    let runs = page::taken(found.into_iter().map(run));
+    let last = runs.len().checked_sub(1).and_then(|last| ids.get(last));
+    let next_page_token = match last {
+        Some(last) if runs.len() < count => page::token(last, &request.filter),
+        _ => String::new(),
+    };
+    Ok(ListRunsResponse { runs, next_page_token })
 }

@@ -101,9 +101,10 @@ impl Shared {
         let record = self.scheduler.store().record(run);
         match record.ancestors().take(2).find(|path| path.is_symlink()) {
             None => Ok(record),
-            Some(link) => Err(errors::internal(&format!(
-                "{} is a link, but the run made a directory: its files were altered, and the daemon reads none of them",
-                link.display()
+            Some(_) => Err(errors::internal(&format!(
+                "the record of runs/{} is a link, but the run made a directory: its files were altered, and the daemon \
+                 reads none of them",
+                run.id
             ))),
         }
     }

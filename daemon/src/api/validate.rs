@@ -59,7 +59,7 @@ pub(super) fn chosen(spec: &RunSpec) -> Chosen {
 }
 
 /// Returns the tests of a valid request. The rig must be in `rigs`, unless another host has the rig. `sees` tells which
-/// rigs an error may name.
+/// rigs the caller sees; others count as absent.
 pub(super) fn tests_of(
     request_id: &str,
     spec: &RunSpec,
@@ -71,8 +71,8 @@ pub(super) fn tests_of(
     let mut wrong: Vec<Violation> = self::request_id(request_id).into_iter().collect();
     if let Some(too_long) = names::too_long("spec.rig", &spec.rig) {
         wrong.push(too_long);
-    } else if !is_elsewhere && let Err(unknown) = rigs.find(&spec.rig) {
-        wrong.push(Violation::new("spec.rig", unknown.among(sees).to_string()));
+    } else if !is_elsewhere && let Err(unknown) = rigs.find_seen(&spec.rig, sees) {
+        wrong.push(Violation::new("spec.rig", unknown.to_string()));
     }
     match chosen {
         Ok(tests) if wrong.is_empty() => Ok(tests),

@@ -14,6 +14,10 @@ use crate::store::{Elsewhere, RunEntry};
 use verbatim_record::secrets::{Secrets, without_m_keys};
 use verbatim_rig::RigConfig;
 use verbatim_tester::Unrestored;
+use verbatim_text::cut;
+
+/// The longest reason of a run or verdict in an answer, in bytes.
+pub(super) const LONGEST_REASON: usize = 16 << 10;
 
 /// The caller for whom a view is made. It tells whether the caller sees the M_Keys of a rig's devices.
 #[derive(Clone, Debug)]
@@ -28,6 +32,11 @@ impl Eyes {
             access: Arc::clone(&shared.access),
             caller: caller.clone(),
         }
+    }
+
+    /// Returns whether the caller sees a rig now.
+    pub(super) fn see(&self, rig: &str) -> bool {
+        self.access.view(&self.caller, rig).is_ok()
     }
 
     /// Returns whether the caller sees M_Keys now. The caller's roles may change.
@@ -49,6 +58,8 @@ pub(super) fn run(kept: RunEntry, place: u32, verdicts: Vec<Verdict>, deviations
 
 fn whole_run(kept: RunEntry, place: u32, verdicts: Vec<Verdict>, deviations: &Register) -> Run {
     let of = kept.run;
+    let mut reason = of.reason;
+    cut(&mut reason, LONGEST_REASON);
     let known_deviations = of.info.as_ref().map_or_else(Vec::new, |info| {
         let known = deviations.known(&info.fingerprint, info.started_ns, &verdicts);
         known.into_iter().map(Into::into).collect()
@@ -59,7 +70,7 @@ fn whole_run(kept: RunEntry, place: u32, verdicts: Vec<Verdict>, deviations: &Re
         state: of.state.into(),
         outcome: of.outcome.unwrap_or_default().into(),
         cause: of.cause.unwrap_or_default().into(),
-        reason: of.reason,
+        reason,
         verdicts,
         tests: of.tests,
         info: of.info,
@@ -127,7 +138,11 @@ pub(super) fn elsewhere(of: Elsewhere) -> (Rig, String, bool) {
     (rig, of.host, of.silent_ns.is_none())
 }
 
-pub(super) fn lease(view: LeaseView) -> Lease {
+/// Converts a lease for a caller. Leaves out the rigs that the caller does not see.
+pub(super) fn lease(mut view: LeaseView, eyes: &Eyes) -> Lease {
+    view.lease.rigs.retain(|rig| eyes.see(rig));
+    view.holders.retain(|holder| eyes.see(&holder.rig));
+    view.closed.retain(|(rig, _)| eyes.see(rig));
     let because = view.because();
     let LeaseView {
         lease: of,

@@ -21,7 +21,7 @@ pub(super) const SOCKET: &str = "/run/systemd/journal/socket";
 /// The daemon's name in the journal.
 const IDENTIFIER: &str = "verbatimd";
 /// The largest size of a field's value in bytes; longer values are cut. A datagram holds about 200 KiB.
-const LONGEST: usize = 16 * 1024;
+pub(super) const LONGEST: usize = 16 * 1024;
 
 /// A connection to the journal.
 #[derive(Debug)]

@@ -57,8 +57,8 @@ pub struct LeaseView {
     pub waits: Option<(usize, Option<u64>)>,
     /// The leases that hold acceptable rigs.
     pub holders: Vec<StoredLease>,
-    /// Why acceptable rigs cannot be granted at the moment.
-    pub closed: Vec<String>,
+    /// The acceptable rigs that cannot be granted at the moment, each with the reason.
+    pub closed: Vec<(String, String)>,
     /// Whether the lease is the first in the queue, and waits only for the check of a device.
     pub about_to_begin: bool,
 }
@@ -87,7 +87,7 @@ impl LeaseView {
         self.holders
             .iter()
             .map(because)
-            .chain(self.closed.iter().cloned())
+            .chain(self.closed.iter().map(|(_, why)| why.clone()))
             .collect()
     }
 }

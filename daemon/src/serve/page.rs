@@ -55,7 +55,11 @@ fn made(found: Found) -> Response<String> {
         Found::Page(text) => ("text/html; charset=utf-8", OF_THE_PAGE, text.to_owned()),
         Found::Script(text) => ("text/javascript; charset=utf-8", OF_THE_PAGE, text.to_owned()),
         Found::Style(text) => ("text/css; charset=utf-8", OF_THE_PAGE, text.to_owned()),
-        Found::Json(json) => ("application/json", OF_THE_PAGE, json.to_string()),
+        Found::Json(json) => (
+            "application/json",
+            OF_THE_PAGE,
+            verbatim_text::shown_json(json.to_string()),
+        ),
         Found::Report(text) => ("text/html; charset=utf-8", OF_A_REPORT, text),
     };
     let mut response = Response::new(text);
@@ -104,6 +108,15 @@ fn is_ours(host: &str, names: &[String]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn json_has_no_hidden_characters() {
+        let hidden = "\u{9b}\u{202e}\u{2066}\u{2028}";
+        let value = serde_json::json!({ "reason": hidden });
+        let body = made(Found::Json(value.clone())).into_body();
+        assert_eq!(body, r#"{"reason":"\u009b\u202e\u2066\u2028"}"#);
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&body).unwrap(), value);
+    }
 
     #[test]
     fn accepts_only_addresses_and_listed_hosts() {

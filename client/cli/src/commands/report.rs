@@ -16,7 +16,7 @@ use verbatim_client::v1;
 
 use crate::commands::known;
 use crate::commands::runs::artifacts::download_all;
-use crate::exit::Usage;
+use crate::exit::{self, Usage};
 use crate::print;
 use crate::server::{self, Finder, Place, run_named};
 
@@ -25,7 +25,7 @@ use crate::server::{self, Finder, Place, run_named};
 #[command(
     after_help = "Without an option, Markdown goes to stdout. FILE may be - for stdout. The verdicts are judged anew \
     from the record, as `verbatim judge` does. Exit codes: 0 the report is written, with any verdict; 2 usage; 3 the \
-    record cannot be read or judged."
+    record cannot be read or judged; 4 the report is written, but the record has no test."
 )]
 pub(crate) struct Arguments {
     /// The directory that `verbatim run --record` left; or a run of the daemon: runs/ID, ID, or latest; or a run of
@@ -271,7 +271,11 @@ pub(crate) fn run(arguments: &Arguments, finder: Finder<'_>) -> anyhow::Result<E
         seal: &kept.seal,
     };
     wanted.into_iter().try_for_each(|wanted| put(wanted, &reported))?;
-    Ok(ExitCode::SUCCESS)
+    Ok(ExitCode::from(if kept.report.verdicts.is_empty() {
+        exit::NOTHING
+    } else {
+        0
+    }))
 }
 
 /// Judges the earlier runs of `--before` again.

@@ -9,18 +9,20 @@ use verbatim_text::Text;
 
 use crate::{exit, print};
 
-/// Exit code if a record could not be judged again, and all other records have the verdicts of the run.
+/// Exit code if there is no record, or a record could not be judged again, and all other records have the verdicts of
+/// the run.
 const UNDECIDED: u8 = 4;
-/// Exit code if a verdict differs from the run's verdict.
+/// Exit code if a verdict differs from the run's verdict, or run.json from the records.
 const DIFFERS: u8 = 1;
 
 /// Check that a record is whole and unaltered, and judge it again.
 #[derive(clap::Args)]
 #[command(
     after_help = "Exit codes: 0 no byte has changed since the run sealed the record, and the verdicts are the same; 1 \
-    some verdicts differ, and each is listed; 2 usage; 3 a byte is altered, a file is missing or added, the signature \
-    is not that of the key, or the record cannot be read; 4 as 0, but a record has another revision of its test than \
-    this version, so its verdict was not judged again. A signature proves who sealed the record only if you got the \
+    some verdicts differ, or run.json differs from the records, and each difference is listed; 2 usage; 3 a byte is \
+    altered, a file is missing or added, the signature is not that of the key, or the record cannot be read; 4 as 0, \
+    but no test was judged, or a record has another revision of its test than this version, so its verdict was not \
+    judged again. A signature proves who sealed the record only if you got the \
     key by another way: --key."
 )]
 pub(crate) struct Arguments {
@@ -82,6 +84,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             "signed_by": verified.signed_by.map(|key| key.id()),
             "verdicts": verdicts,
             "differs": verified.drift,
+            "mismatches": verified.mismatches,
             "not_judged_anew": verified.report.not_judged_anew,
         }))?;
     } else {
@@ -104,9 +107,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         } else if same {
             text.line(format_args!("verdicts {count} judged again: the same"));
         } else {
-            text.line(format_args!(
-                "verdicts {count} judged again, by another catalogue than the run had:"
-            ));
+            let why = match verified.is_of_this_catalogue {
+                true => "by the catalogue of the run; verdicts.json is not of this catalogue's judge",
+                false => "by another catalogue than the run had",
+            };
+            text.line(format_args!("verdicts {count} judged again, {why}:"));
             let differences = verified.drift.iter();
             text.extend(differences.map(|difference| Text::of(format_args!("         {difference}"))));
         }
@@ -115,9 +120,15 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
                 .iter()
                 .map(|(test, why)| Text::of(format_args!("         not judged anew: {test}: {why}"))),
         );
+        if !verified.mismatches.is_empty() {
+            text.line("run      its description differs from its records:");
+            let mismatches = verified.mismatches.iter();
+            text.extend(mismatches.map(|mismatch| Text::of(format_args!("         {mismatch}"))));
+        }
         print::text(&text)?;
     }
-    let code = match (same, verified.report.not_judged_anew.is_empty()) {
+    let is_judged = !verified.report.verdicts.is_empty() && verified.report.not_judged_anew.is_empty();
+    let code = match (same && verified.mismatches.is_empty(), is_judged) {
         (false, _) => DIFFERS,
         (true, false) => UNDECIDED,
         (true, true) => 0,

@@ -23,6 +23,8 @@ pub(crate) struct Telling {
     pub(crate) all: bool,
     /// Parameters (`--set`) of the command that repeats a FAIL; None to omit the command for a stored record.
     pub(crate) again: Option<Vec<String>>,
+    /// Whether the options that select the rig are those of this command line, and not those of a daemon.
+    pub(crate) is_own: bool,
 }
 
 /// Returns the text on all tests that did not pass: statement, expected and seen values, packets. Adds known deviations
@@ -34,7 +36,7 @@ pub(crate) fn explanation(report: &Report, telling: &Telling) -> Text {
             out.extend([one(verdict, telling.all)]);
             if let Some(set) = telling.again.as_ref().filter(|_| verdict.outcome() == Outcome::Fail) {
                 let rig = Some(&*report.run.rig).filter(|rig| *rig != BUILT_IN);
-                let again = verbatim_report::again(&report.run, rig, &verdict.test, set);
+                let again = verbatim_report::again(&report.run, telling.is_own, rig, &verdict.test, set);
                 out.line(format_args!("  again: {again}"));
             }
         }
@@ -292,6 +294,7 @@ mod tests {
         let verdicts = vec![verdict("a", Outcome::Fail), verdict("b", Outcome::Inconclusive)];
         let telling = Telling {
             again: Some(vec!["steps=48".into()]),
+            is_own: true,
             ..Telling::default()
         };
         let text = explanation(&Report::new(run, verdicts), &telling);

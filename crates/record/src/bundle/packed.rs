@@ -19,6 +19,14 @@ pub(super) const UNFINISHED: &str = ".packed.part";
 /// The size in bytes from which a record is compressed. Smaller records take little space.
 const LEAST_BYTES: u64 = 64 << 10;
 
+/// The most bytes to which one byte of a compressed record decompresses. A small file could otherwise fill the memory.
+pub(super) const MOST_RATIO: u64 = 256;
+
+/// Returns whether a record of `plain` bytes is too large for its compressed file.
+pub(super) const fn is_suspicious(compressed: u64, plain: u64) -> bool {
+    plain / MOST_RATIO > compressed
+}
+
 /// Returns the path of a compressed record.
 pub(super) fn packed(plain: &Path) -> PathBuf {
     let mut path = plain.as_os_str().to_owned();
@@ -73,6 +81,10 @@ impl StoredRecord<'_> {
             return Ok(());
         }
         let bytes = compress_to_vec(&self.bytes()?[..], CompressionLevel::Fastest);
+        if is_suspicious(bytes.len() as u64, self.listed.bytes) {
+            // A reader refuses such a file.
+            return Ok(());
+        }
         let (path, part) = (packed(&self.path), self.directory().join(UNFINISHED));
         let write = || {
             match std::fs::remove_file(&part) {

@@ -177,3 +177,35 @@ fn altered_compressed_record_is_an_error() {
         assert!(error.contains("001-t.rec"), "{error}");
     }
 }
+
+#[test]
+fn small_file_does_not_decompress_to_a_large_record() {
+    let directory = tempfile::tempdir().unwrap();
+    let zeros = vec![0; 8 << 20];
+    std::fs::write(directory.path().join("001-t.rec"), &zeros).unwrap();
+    let writer = BundleWriter::resume(directory.path(), 1).unwrap();
+    writer.seal().unwrap();
+    // Such a record stays uncompressed.
+    Bundle::open(directory.path()).unwrap().pack().unwrap();
+    assert_eq!(Bundle::open(directory.path()).unwrap().each_record().count(), 1);
+    let path = directory.path().join("001-t.rec");
+    let file = ruzstd::encoding::compress_to_vec(&zeros[..], ruzstd::encoding::CompressionLevel::Fastest);
+    std::fs::write(packed::packed(&path), &file).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let error = Bundle::open(directory.path()).unwrap_err().to_string();
+    let words = format!(
+        "{} compressed bytes, of which each would give more than 256",
+        file.len()
+    );
+    assert!(error.contains(&words), "{error}");
+}
+
+#[test]
+fn document_that_cannot_be_read_back_fails_at_write() {
+    let directory = tempfile::tempdir().unwrap();
+    let writer = BundleWriter::create(directory.path()).unwrap();
+    let most = usize::try_from(LARGEST_DOCUMENT).unwrap();
+    let error = writer.write("verdicts.json", &"x".repeat(most + 1)).unwrap_err();
+    assert!(error.to_string().contains("expected at most 67108864"), "{error}");
+    assert!(writer.write("verdicts.json", &"x".repeat(most)).is_ok());
+}

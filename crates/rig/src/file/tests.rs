@@ -553,6 +553,43 @@ fn refuses_reset_if_others_may_write_the_file() {
 }
 
 #[test]
+fn refuses_reset_if_others_control_file_or_directory() {
+    use std::os::unix::fs::{PermissionsExt, chown};
+    let place = tempfile::tempdir().unwrap();
+    let directory = place.path().join("d");
+    std::fs::create_dir(&directory).unwrap();
+    let path = directory.join("rigs.toml");
+    let text = rig("name = \"a\"\nkind = \"model\"\nsocket = \"m\"\nreset = [\"./r\"]\n");
+    std::fs::write(&path, text).unwrap();
+    let open = |mode| std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(mode)).unwrap();
+    let refused = |of: &std::path::Path, words: &str| {
+        let error = RigFile::read(&path).unwrap_err().to_string();
+        assert!(
+            error.contains(&of.display().to_string()) && error.contains(words),
+            "{error}"
+        );
+    };
+    for mode in [0o777, 0o770] {
+        open(mode);
+        refused(&directory, "may write");
+    }
+    for mode in [0o755, 0o1777] {
+        open(mode);
+        assert!(RigFile::read(&path).is_ok());
+    }
+    open(0o755);
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    for of in [&path, &directory] {
+        chown(of, Some(65_534), None).unwrap();
+        refused(of, "belongs to user 65534");
+        chown(of, Some(0), None).unwrap();
+    }
+    assert!(RigFile::read(&path).is_ok());
+}
+
+#[test]
 fn reads_deviation_files() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("rigs.toml");

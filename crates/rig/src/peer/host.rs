@@ -28,6 +28,9 @@ pub(super) const DEVICE_FATAL: &str = "IBV_EVENT_DEVICE_FATAL";
 /// The event that the device's port went down. After this event, the cable explains the device's silence.
 const PORT_ERR: &str = "IBV_EVENT_PORT_ERR";
 
+/// What to do about an agent that breaks a rule of its protocol.
+const CORRECT: &str = "correct the agent (`verbatim doctor --agent ADDRESS` checks its rules)";
+
 /// Limits of a host's silence. The rig reports no deadline before a silent host has responded to a probe. While the
 /// whole host is silent, the device's silence proves nothing. The agent's own keep-alive does not replace the probe: it
 /// releases the device if the tester is gone, and gives the tester no information.
@@ -47,8 +50,9 @@ pub(super) struct Host {
     pub(super) empty_at: Time,
     /// Number of the last command sent to the host.
     last: u64,
-    /// Outstanding commands. The key is a command's number on the connection, the value is the tester's number.
-    asked: BTreeMap<u64, u32>,
+    /// Outstanding commands. The key is a command's number on the connection. The value is the tester's number, or None
+    /// for a probe and for a command of an earlier test.
+    asked: BTreeMap<u64, Option<u32>>,
     /// A report that was received and is not processed yet.
     next: Option<AgentMessage>,
     pub(super) signs: Signs,
@@ -90,6 +94,13 @@ impl Host {
             let at = clock.since(self.empty_at);
             self.sign_at = before;
             self.asked_for_sign = None;
+            let (AgentMessage::Answer(_, when, _) | AgentMessage::Event(when, _)) = &said;
+            if when.earliest_ns > when.latest_ns {
+                return Err(format!(
+                    "the agent of the {}'s device sent a time whose earliest_ns {} is after its latest_ns {}; {CORRECT}",
+                    self.side, when.earliest_ns, when.latest_ns
+                ));
+            }
             match said {
                 // Ignore kinds of events that a newer agent may add.
                 AgentMessage::Event(_, proto::Event { kind: None }) => {}
@@ -113,24 +124,30 @@ impl Host {
                         return Err(why);
                     }
                 }
-                AgentMessage::Answer(number, host_at, proto::Reply { kind: Some(reply) }) if number <= self.last => {
+                AgentMessage::Answer(number, host_at, proto::Reply { kind }) => {
+                    let Some(asked) = self.asked.remove(&number) else {
+                        return Err(format!(
+                            "the agent of the {}'s device answered command {number}, which is not outstanding: the \
+                             tester sent {} commands, and each gets one answer; {CORRECT}",
+                            self.side, self.last
+                        ));
+                    };
+                    let Some(reply) = kind else {
+                        return Err(format!(
+                            "the host of the {}'s device gave command {number} of {} an answer that this version does \
+                             not know: run the agent of the same version",
+                            self.side, self.last
+                        ));
+                    };
                     if smells_of_gone(&reply) {
                         self.wait_for_the_word(&reply)?;
                     }
-                    // A response without an outstanding command answers a probe or a command of an earlier test.
-                    if let Some(number) = self.asked.remove(&number) {
+                    if let Some(number) = asked {
                         found.push(
                             at.latest,
                             Arrival::Verbs(self.side, number, at, host_span(clock, host_at), reply),
                         );
                     }
-                }
-                AgentMessage::Answer(number, ..) => {
-                    return Err(format!(
-                        "the host of the {}'s device gave command {number} of {} an answer that this version does not \
-                         know: run the agent of the same version",
-                        self.side, self.last
-                    ));
                 }
             }
         }
@@ -172,10 +189,12 @@ impl Host {
     /// Sends a command.
     pub(super) fn send(&mut self, number: u32, command: &Command) -> Result<(), String> {
         self.last += 1;
-        // Each test counts its commands from the start, so drop outstanding commands of an earlier test with this
-        // number.
-        self.asked.retain(|_, known| *known != number);
-        self.asked.insert(self.last, number);
+        // Each test counts its commands from the start, so an outstanding command with this number is of an earlier
+        // test.
+        for known in self.asked.values_mut().filter(|known| **known == Some(number)) {
+            *known = None;
+        }
+        self.asked.insert(self.last, Some(number));
         self.put(command)
     }
 
@@ -200,6 +219,7 @@ impl Host {
             None => {
                 self.asked_for_sign = Some(now);
                 self.last += 1;
+                self.asked.insert(self.last, None);
                 self.put(&Command::QueryQp(verbs::pb::QueryQp { qp: 0 }))
             }
             Some(asked) if now.since(asked) >= self.signs.within => Err(format!(

@@ -7,9 +7,10 @@ use fakes::{FakeHost, FakeLink, now, stamp};
 use host::{DEVICE_FATAL, Signs};
 use std::sync::atomic::Ordering;
 use std::thread;
+use verbatim_proto::agent as proto;
 use verbatim_record::TimeSource;
 use verbatim_record::verbs::{Command, Event, Reply, pb};
-use verbatim_verbs::{Limits, LocalVerbs};
+use verbatim_verbs::{AgentMessage, Limits, LocalVerbs};
 use verbatim_verbs_fake::Strings;
 use verbatim_wire::Mad;
 
@@ -368,11 +369,51 @@ fn late_response_is_not_for_the_next_test() {
 fn unexpected_or_unknown_response_loses_the_rig() {
     let mut of = fixture();
     of.host.answer(1, Reply::Done(pb::Done {}));
-    assert!(matches!(of.wait(), Arrival::Stop(Stop::RigGone(why)) if why.contains("command 1 of 0")));
+    assert!(matches!(of.wait(), Arrival::Stop(Stop::RigGone(why)) if why.contains("not outstanding")));
     let mut of = fixture();
     of.ask(1).unwrap();
     of.host.answer_nothing(1);
     assert!(matches!(of.wait(), Arrival::Stop(Stop::RigGone(why)) if why.contains("of the same version")));
+}
+
+#[test]
+fn second_response_to_a_command_loses_the_rig() {
+    let mut of = fixture();
+    of.ask(1).unwrap();
+    let done = || Reply::Done(pb::Done {});
+    of.host.answer(1, done());
+    assert_eq!(word(&of.wait()), "answer 1");
+    of.host.answer(1, done());
+    let Arrival::Stop(Stop::RigGone(why)) = of.wait() else {
+        panic!("taken for an answer");
+    };
+    let words = "the agent of the DUT's device answered command 1, which is not outstanding: the tester sent 1";
+    assert!(why.starts_with(words), "{why}");
+}
+
+#[test]
+fn reversed_time_of_an_agent_loses_the_rig() {
+    let at = proto::Instant {
+        earliest_ns: 2_001,
+        latest_ns: 2_000,
+    };
+    let answer = |of: &FakeHost| {
+        let kind = Some(Reply::Done(pb::Done {}));
+        of.say(AgentMessage::Answer(1, at, proto::Reply { kind }));
+    };
+    let event = |of: &FakeHost| {
+        let kind = Some(completion(1));
+        of.say(AgentMessage::Event(at, proto::Event { kind }));
+    };
+    for say in [&answer as &dyn Fn(&FakeHost), &event] {
+        let mut of = fixture();
+        of.ask(1).unwrap();
+        say(&of.host);
+        let Arrival::Stop(Stop::RigGone(why)) = of.wait() else {
+            panic!("taken for a report of the device");
+        };
+        assert!(why.contains("earliest_ns 2001 is after its latest_ns 2000"), "{why}");
+    }
 }
 
 #[test]

@@ -20,6 +20,7 @@ use verbatim_proto::agent::session_response::Kind;
 use verbatim_proto::agent::{Command, GetAgentResponse, SessionRequest, SessionResponse};
 
 use super::address::AgentAddress;
+use super::bounds;
 use super::connect::{call_failed, connect};
 use super::inbox::{Inbox, Putter, inbox};
 use super::{AgentMessage, Gone, VerbsLink};
@@ -283,12 +284,15 @@ async fn begin(
     let channel = connect(address).await.map_err(at)?;
     let mut client = AgentServiceClient::new(channel).max_decoding_message_size(LARGEST_MESSAGE);
     let agent = client.get_agent(proto::GetAgentRequest {}).await;
-    let agent = agent.map_err(|status| at(call_failed(&status, address, false)))?;
+    let mut agent = agent
+        .map_err(|status| at(call_failed(&status, address, false)))?
+        .into_inner();
+    bounds::agent(&mut agent).map_err(at)?;
     answered.store(true, Ordering::Release);
     let answers = client.session(ReceiverStream::new(requests)).await;
     let answers = answers.map_err(|status| at(call_failed(&status, address, true)))?;
     Ok(Connected {
-        agent: agent.into_inner(),
+        agent,
         answers: answers.into_inner(),
     })
 }
@@ -305,12 +309,7 @@ async fn listen(address: &AgentAddress, connected: Connected, putter: Putter, mu
             Ok(Some(response)) => {
                 let from = match read(response) {
                     Ok(from) => from,
-                    Err(lacks) => {
-                        break format!(
-                            "agent at {address}: it sent a message without {lacks}, which every message has; agent and \
-                             tester must be of one version"
-                        );
-                    }
+                    Err(why) => break format!("agent at {address}: {why}"),
                 };
                 if !putter.put(from).await {
                     return;
@@ -323,12 +322,17 @@ async fn listen(address: &AgentAddress, connected: Connected, putter: Putter, mu
     putter.end(end);
 }
 
-/// Parses a message. The error names the missing part.
-fn read(response: SessionResponse) -> Result<AgentMessage, &'static str> {
-    let at = response.at.ok_or("`at`")?;
-    Ok(match response.kind.ok_or("`answer` or `event`")? {
+/// Parses a message, and bounds its texts. The error describes the agent's fault.
+fn read(mut response: SessionResponse) -> Result<AgentMessage, String> {
+    bounds::message(&mut response)?;
+    let lacks = |what: &str| {
+        format!("it sent a message without {what}, which every message has; agent and tester must be of one version")
+    };
+    let at = response.at.ok_or_else(|| lacks("`at`"))?;
+    Ok(match response.kind.ok_or_else(|| lacks("`answer` or `event`"))? {
         Kind::Answer(answer) => {
-            AgentMessage::Answer(answer.number, at, answer.reply.ok_or("a `reply` in its `answer`")?)
+            let reply = answer.reply.ok_or_else(|| lacks("a `reply` in its `answer`"))?;
+            AgentMessage::Answer(answer.number, at, reply)
         }
         Kind::Event(event) => AgentMessage::Event(at, event),
     })

@@ -11,6 +11,7 @@ use tonic::{Code, Status};
 use verbatim_tls::{ConnectError, Connector, Words, refused_by_it};
 
 use super::address::{AgentAddress, AgentTls, Place};
+use super::bounds;
 
 const WORDS: Words = Words {
     server: "an agent",
@@ -141,7 +142,7 @@ pub(super) fn call_failed(status: &Status, address: &AgentAddress, answered: boo
     if status.source().is_none() {
         return match status.code() {
             Code::Unimplemented => "the server there is no agent of this version; name another address".into(),
-            _ => status.message().into(),
+            _ => bounds::text(status.message().into()),
         };
     }
     if let Some(why) = refused_by_it(status, &WORDS) {

@@ -3,6 +3,7 @@
 //! | module | contents |
 //! |---|---|
 //! | `address` | address of an agent, and the certificates for it |
+//! | `bounds` | bounds of an agent's texts and lists |
 //! | `connect` | connecting, and describing why it failed |
 //! | `client` | [`AgentClient`]: a session at an agent |
 //! | `local` | [`LocalVerbs`]: a session on a device of this host |
@@ -12,6 +13,7 @@
 //! descriptor becomes readable when a message is available, so one `poll` can wait for packets and completions alike.
 
 mod address;
+mod bounds;
 mod client;
 mod connect;
 mod inbox;

@@ -512,7 +512,7 @@ fn unreachable_rig_is_not_granted() {
     assert_eq!(submit(&mut plan, 2), Ok(vec![]), "once");
     assert_eq!(plan.looked(at(11), "r", Err("no cable".into())), []);
     assert_eq!(plan.slot("r").unwrap().reach.away(), Some("no cable"));
-    assert!(plan.closed(&lease_id(1))[0].contains("no cable"));
+    assert!(plan.closed(&lease_id(1))[0].1.contains("no cable"));
     assert!(!plan.is_look_due(at(11)) && plan.is_look_due(at(12)));
     assert_eq!(plan.look(at(12)), look());
     assert!(!plan.is_looked_at_for(&lease_id(1)), "it was away");

@@ -135,11 +135,11 @@ impl Plan {
 
     /// Returns why acceptable rigs cannot be granted at the moment, for at most three rigs.
     #[must_use]
-    pub fn closed(&self, lease: &LeaseId) -> Vec<String> {
+    pub fn closed(&self, lease: &LeaseId) -> Vec<(String, String)> {
         const FEW: usize = 3;
         let why = |rig: &String| {
             let slot = self.slots.get(rig)?;
-            Some(match (&slot.phase, &slot.drained, slot.reach.away()) {
+            let why = match (&slot.phase, &slot.drained, slot.reach.away()) {
                 (Phase::Quarantined(_), ..) => format!("rig {rig} is quarantined"),
                 (_, Some(why), _) => format!("rig {rig} was {why}"),
                 (Phase::Restoring, ..) => format!("the device of rig {rig} is being restored"),
@@ -150,7 +150,8 @@ impl Plan {
                 }
                 (Phase::Looking, ..) => format!("the daemon checks whether the device of rig {rig} can be reached"),
                 _ => return None,
-            })
+            };
+            Some((rig.clone(), why))
         };
         let rigs = self.leases.get(lease).map(|lease| lease.rigs.iter());
         rigs.into_iter().flatten().filter_map(why).take(FEW).collect()

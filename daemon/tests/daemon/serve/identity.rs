@@ -14,9 +14,9 @@ use verbatim_proto::v1::rig_service_server::RigService as _;
 use verbatim_proto::v1::run_event::Event;
 use verbatim_proto::v1::run_service_server::RunService as _;
 use verbatim_proto::v1::{
-    Check, CreateLeaseRequest, CreateRunRequest, GetRunRequest, ListArtifactsRequest, ListRunsRequest, Priority,
-    ReadArtifactRequest, RunEvent, RunSpec, RunState, RunStateChanged, TestEnded, Verdict, WatchLeaseRequest,
-    WatchRigsRequest, WatchRunRequest,
+    Check, CreateLeaseRequest, CreateRunRequest, EndLeaseRequest, GetLeaseRequest, GetRigRequest, GetRunRequest,
+    ListArtifactsRequest, ListLeasesRequest, ListRunsRequest, Priority, ReadArtifactRequest, RunEvent, RunSpec,
+    RunState, RunStateChanged, TestEnded, Verdict, WatchLeaseRequest, WatchRigsRequest, WatchRunRequest,
 };
 use verbatim_rig::RigFile;
 use verbatim_run::state::StateDirectory;
@@ -40,6 +40,10 @@ struct Served {
 
 impl Served {
     fn new() -> Self {
+        Self::with(RigFile::built_in())
+    }
+
+    fn with(rigs: RigFile) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let state = StateDirectory::at(directory.path());
         let store = Arc::new(SqlStore::sqlite(&state).unwrap());
@@ -49,7 +53,7 @@ impl Served {
             ..Steps::default()
         });
         let kept = Arc::clone(&store);
-        let scheduler = Scheduler::start(RigFile::built_in(), &state, kept, execute).unwrap();
+        let scheduler = Scheduler::start(rigs, &state, kept, execute).unwrap();
         let access = Arc::new(Access::new(roles(Some(Role::Operator))));
         let shared = Shared::new(scheduler, Arc::clone(&access), Audit::open(directory.path()).unwrap());
         Self {
@@ -74,8 +78,12 @@ fn roles(of_user: Option<Role>) -> Table {
 }
 
 fn ask<T>(message: T) -> Request<T> {
+    by(USER, message)
+}
+
+fn by<T>(user: u32, message: T) -> Request<T> {
     let mut request = Request::new(message);
-    request.extensions_mut().insert(Caller::user(USER, USER));
+    request.extensions_mut().insert(Caller::user(user, user));
     request
 }
 
@@ -123,7 +131,121 @@ async fn withdrawn_role_ends_open_watches() {
     };
     served.access.replace(Table::new(OWNER, vec![elsewhere]));
     let refused = within(served.runs.create_run(ask(wanted))).await.unwrap_err();
+    assert_eq!(refused.code(), Code::NotFound, "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hidden_rig_looks_like_an_absent_one() {
+    let rig = |name: &str| format!("[[rig]]\nname = \"{name}\"\nkind = \"virtual\"\nlabels = [\"25g\"]\n");
+    let text = format!("config_version = 1\n{}{}", rig("open-1"), rig("secret-1"));
+    let served = Served::with(RigFile::parse(text.as_bytes(), "/etc/hidden/rigs.toml".as_ref()).unwrap());
+    // The owner of the daemon has a run and a lease on the secret rig, and a lease that waits for either rig.
+    let by_owner = |message| by(OWNER, message);
+    let lease = |rig: &str| CreateLeaseRequest {
+        rig: rig.into(),
+        ..CreateLeaseRequest::default()
+    };
+    let run = within(
+        served
+            .runs
+            .create_run(by(OWNER, request("secret-1", &["c14-024-node-info"]))),
+    );
+    let run = run.await.unwrap().into_inner().run.unwrap();
+    let of_secret = within(served.leases.create_lease(by_owner(lease("secret-1"))))
+        .await
+        .unwrap();
+    let of_secret = of_secret.into_inner().lease.unwrap();
+    within(served.leases.create_lease(by_owner(lease("open-1"))))
+        .await
+        .unwrap();
+    let either = CreateLeaseRequest {
+        labels: vec!["25g".into()],
+        ..CreateLeaseRequest::default()
+    };
+    let either = within(served.leases.create_lease(by_owner(either))).await.unwrap();
+    let either = either.into_inner().lease.unwrap();
+    assert_eq!(either.candidates, ["open-1", "secret-1"]);
+
+    let admin = Grant {
+        role: Role::Admin,
+        who: vec![Who::User(USER)],
+        rigs: vec!["open-1".into()],
+    };
+    served.access.replace(Table::new(OWNER, vec![admin]));
+    let absent_run = "runs/019a3c5e77d1-0000".to_string();
+    let absent_lease = absent_run.replace("runs", "leases");
+    let mut seen = Vec::new();
+    // Each pair has the error for a hidden object, and that for an absent one.
+    macro_rules! same {
+        ($call:expr, $hidden:expr, $absent:expr) => {
+            let call = $call;
+            let names: [String; 2] = [$hidden.clone(), $absent.clone()];
+            let hidden = within(call(names[0].clone())).await.err().unwrap();
+            let absent = within(call(names[1].clone())).await.err().unwrap();
+            assert_eq!(hidden.code(), absent.code(), "{hidden} / {absent}");
+            let without = |error: &tonic::Status, name: &str| {
+                let name = name.split('/').next_back().unwrap();
+                error.message().replace(name, "NAME")
+            };
+            assert_eq!(without(&hidden, &names[0]), without(&absent, &names[1]));
+            seen.push(format!("{absent:?}"));
+        };
+    }
+    let (secret, absent) = ("rigs/secret-1".to_string(), "rigs/secret-2".to_string());
+    same!(
+        |name: String| served.rigs.get_rig(ask(GetRigRequest { name })),
+        secret,
+        absent
+    );
+    same!(
+        |name: String| served.runs.create_run(ask(request(&name, &["c14-024-node-info"]))),
+        secret,
+        absent
+    );
+    same!(
+        |name: String| served.leases.create_lease(ask(lease(&name))),
+        secret,
+        absent
+    );
+    same!(
+        |name: String| served.runs.get_run(ask(GetRunRequest { name })),
+        run.name,
+        absent_run
+    );
+    same!(
+        |name: String| served.leases.get_lease(ask(GetLeaseRequest { name })),
+        of_secret.name,
+        absent_lease
+    );
+    let under = |lease: String| CreateRunRequest {
+        lease,
+        ..request("", &["c14-024-node-info"])
+    };
+    same!(
+        |name: String| served.runs.create_run(ask(under(name))),
+        of_secret.name,
+        absent_lease
+    );
+    // The caller sees the lease for either rig, but not the secret rig.
+    let name = || either.name.clone();
+    let listed = within(served.leases.list_leases(ask(ListLeasesRequest::default())))
+        .await
+        .unwrap();
+    seen.push(format!("{:?}", listed.into_inner()));
+    let one = within(served.leases.get_lease(ask(GetLeaseRequest { name: name() })))
+        .await
+        .unwrap();
+    let one = one.into_inner().lease.unwrap();
+    assert_eq!(one.candidates, ["open-1"]);
+    seen.push(format!("{one:?}"));
+    let refused = within(served.leases.end_lease(ask(EndLeaseRequest { name: name() })))
+        .await
+        .unwrap_err();
     assert_eq!(refused.code(), Code::PermissionDenied, "{refused}");
+    seen.push(format!("{refused:?}"));
+    for text in seen {
+        assert!(!text.contains("secret-1") && !text.contains("/etc/hidden"), "{text}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

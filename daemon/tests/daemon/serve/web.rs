@@ -80,7 +80,7 @@ async fn page_shows_only_permitted_rigs() {
     assert!(report.contains("M_Key #1"));
 
     let refused = ask(&address, &format!("GET /{}", hidden.name));
-    assert!(refused.starts_with("HTTP/1.1 403"), "{refused}");
+    assert!(refused.starts_with("HTTP/1.1 404"), "{refused}");
     assert!(ask(&address, "GET /runs/../../etc/passwd").starts_with("HTTP/1.1 404"));
     assert!(ask(&address, "GET /runs/x").starts_with("HTTP/1.1 400"));
     assert!(ask(&address, "POST /api/rigs").starts_with("HTTP/1.1 405"));

@@ -12,6 +12,7 @@ mod revision;
 mod signature;
 mod usage;
 mod verdicts;
+mod verify;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -100,8 +100,8 @@ impl Report {
     /// Prints a packet.
     pub(super) fn line(&mut self, out: &mut impl Write, judged: &Judged<'_>) -> io::Result<()> {
         if self.lines == Lines::Json {
-            serde_json::to_writer(&mut *out, &document(judged))?;
-            return out.write_all(b"\n");
+            let line = verbatim_text::shown_json(serde_json::to_string(&document(judged))?);
+            return writeln!(out, "{line}");
         }
         if !self.has_head {
             self.has_head = true;

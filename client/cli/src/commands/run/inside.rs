@@ -106,7 +106,7 @@ pub(super) fn run(
     let json = if arguments.is_document() {
         Some(Document::Report(Box::new(report)))
     } else {
-        print::text_of_run(&print::run_ends(&report, &arguments.telling()))?;
+        print::text_of_run(&print::run_ends(&report, &arguments.telling(true)))?;
         print::text_of_run(&progress.took(arguments.durations, arguments.verbose))?;
         None
     };

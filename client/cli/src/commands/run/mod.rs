@@ -200,12 +200,13 @@ impl Arguments {
         wait_at_most(self.wait_at_most, self.no_wait)
     }
 
-    /// Returns the amount of detail at the end of the run.
-    fn telling(&self) -> Telling {
+    /// Returns the amount of detail at the end of the run. `is_own` tells that the run is in this process.
+    fn telling(&self, is_own: bool) -> Telling {
         Telling {
             quiet: self.quiet,
             all: self.all,
             again: Some(self.set.clone()),
+            is_own,
         }
     }
 

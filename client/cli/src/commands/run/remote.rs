@@ -204,7 +204,7 @@ async fn carried_out(
             .filter(|directory| arguments.record.is_some() && is_record(directory)),
         json || arguments.reports.prints_ktap(),
         arguments.known.known,
-        arguments.telling(),
+        arguments.telling(false),
     )?;
     if document.is_none() {
         print::text_of_run(&progress.took(arguments.durations, arguments.verbose))?;

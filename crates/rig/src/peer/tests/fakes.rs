@@ -157,7 +157,7 @@ impl FakeHost {
         self.state.lock().unwrap()
     }
 
-    fn say(&self, said: AgentMessage) {
+    pub(super) fn say(&self, said: AgentMessage) {
         self.state().said.push_back(said);
         self.wake.wake();
     }
