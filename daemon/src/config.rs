@@ -18,21 +18,21 @@
 //!
 //! [keep]
 //! days = 90                 # delete the files of unpinned runs that ended more than 90 days ago
-//! gib = 50                  # and the oldest files while all files take more than 50 GiB
+//! gib = 50                  # then the oldest files, until the rest takes at most 50 GiB
 //!
-//! [limits]                   # above a limit, a new connection closes the longest silent one, and a new call waits
-//! connections = 1024         # of all identities together
-//! connections_each = 128     # of one identity
+//! [limits]
+//! connections = 1024         # of all; a new connection above it closes the one that was silent longest
+//! connections_each = 128     # of one identity; above it, likewise
 //! connection_s = 3600        # a connection of this age takes no more calls; the client then opens another
-//! calls_each = 32            # of one identity, running at a time
+//! calls_each = 32            # of one identity, running at a time; above it, a call waits
 //! client_gone_s = 60         # a waiting run leaves the queue when its client has been disconnected for that long
-//! reserved_h = 72            # hours that the waiting leases of one identity for one rig may last in total
+//! reserved_h = 72            # hours that one identity may request for one rig, over all its waiting leases
 //!
 //! [metrics]
 //! address = "127.0.0.1:9464" # http://127.0.0.1:9464/metrics, for Prometheus and all others who can connect
 //!
 //! [web]
-//! address = "127.0.0.1:8080" # the web page; a [[role]] with role = "viewer", who = ["web"] limits its content
+//! address = "127.0.0.1:8080" # the web page; needs a [[role]] with role = "viewer", who = ["web"]: its rigs are shown
 //! names = ["lab.example"]    # other names of this host in the URLs of browsers
 //! ```
 //!
@@ -137,7 +137,7 @@ pub struct Listen {
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file cannot be read.
-    #[error("the configuration {path} cannot be read ({source}); name a file that this user may read with --config")]
+    #[error("the configuration {path} cannot be read ({source}); use --config to name a file that this user may read")]
     Read {
         /// The file.
         path: PathBuf,
@@ -366,7 +366,9 @@ impl Config {
                 false => Table::new(owner, grants),
             };
             let metrics = raw.metrics.as_ref();
-            let metrics = metrics.map(|of| plain(&of.address, "metrics", 9464)).transpose()?;
+            let metrics = metrics
+                .map(|of| parse_address(&of.address, "metrics", 9464))
+                .transpose()?;
             let log = |log: &Spanned<String>| {
                 filter("log", log.get_ref()).map_err(|error| (log.span().start, format!("{error:#}")))
             };
@@ -420,7 +422,7 @@ impl Config {
 }
 
 /// Parses the `address` in the table `[metrics]` or `[web]`. `port` is the example port in the error message.
-fn plain(address: &Spanned<String>, table: &str, port: u16) -> Result<SocketAddr, Wrong> {
+fn parse_address(address: &Spanned<String>, table: &str, port: u16) -> Result<SocketAddr, Wrong> {
     let text = address.get_ref();
     text.parse().map_err(|_| {
         let what = format!(
@@ -449,7 +451,7 @@ fn web(raw: &Spanned<RawWeb>, grants: &[Grant]) -> Result<PageAt, Wrong> {
         return Err((at, what));
     }
     Ok(PageAt {
-        address: plain(&raw.get_ref().address, "web", 8080)?,
+        address: parse_address(&raw.get_ref().address, "web", 8080)?,
         names: raw.get_ref().names.clone(),
     })
 }
@@ -461,7 +463,7 @@ fn store(raw: &Raw, path: &Path) -> Result<Option<SharedStore>, Wrong> {
         return match alone {
             Some(at) => Err((
                 at,
-                "host: it names this host in a shared database, but store names no database".into(),
+                "host: the name of this host in a shared database needs the key store, which names the database".into(),
             )),
             None => Ok(None),
         };
@@ -480,8 +482,8 @@ fn store(raw: &Raw, path: &Path) -> Result<Option<SharedStore>, Wrong> {
             (name.trim().to_string(), url.span().start)
         }
     };
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    if host.is_empty() || host.len() > 64 || !host.chars().all(plain) {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if host.is_empty() || host.len() > 64 || !host.chars().all(is_allowed) {
         let what = format!("host: expected 1 to 64 letters, digits, \"-\", \"_\" or \".\", seen {host:?}");
         return Err((at, what));
     }
@@ -504,10 +506,10 @@ fn of_a_certificate(grant: &Grant) -> bool {
 fn listen(raw: &Spanned<RawListen>, beside: &Path) -> Result<Listen, Wrong> {
     let at = raw.span().start;
     let raw = raw.get_ref();
-    let plain = [(&raw.tls, false), (&raw.plaintext, true)];
-    if let Some(asks) = plain
+    let plaintext_keys = [(&raw.tls, false), (&raw.plaintext, true)];
+    if let Some(asks) = plaintext_keys
         .iter()
-        .find_map(|(key, plain)| key.as_ref().filter(|key| key.get_ref() == plain))
+        .find_map(|(key, value)| key.as_ref().filter(|key| key.get_ref() == value))
     {
         return Err((asks.span().start, NO_PLAIN_TCP.into()));
     }

@@ -124,8 +124,15 @@ pub(super) fn judge(
             must(about, false, "no trap".into(), in_words(&described), latest_number);
             continue;
         }
-        let route = described.directed().then(|| (described.hop_count(), described.dr_slid().0));
-        let violated = smps.get(&(described.method().0, described.attribute().0, described.modifier().0, route));
+        let route = described
+            .directed()
+            .then(|| (described.hop_count(), described.dr_slid().0));
+        let violated = smps.get(&(
+            described.method().0,
+            described.attribute().0,
+            described.modifier().0,
+            route,
+        ));
         let expected = format!(
             "an SMP that carried M_Key {}, such as {}",
             described.m_key(),

@@ -31,7 +31,7 @@ fn icrc(parsed: &Parsed<'_>) -> Outcome {
     if parsed.is_cut {
         return Outcome::NotAsked;
     }
-    // The ICRC of an accepted packet was checked already.
+    // If the packet is taken, parsing has checked its ICRC.
     Outcome::must(parsed.is_taken || parsed.packet.icrc_is_right(), || {
         let words =
             |icrc: Option<[u8; 4]>| icrc.map_or("none".into(), |icrc| format!("{:08x}", u32::from_be_bytes(icrc)));
@@ -43,8 +43,8 @@ fn icrc(parsed: &Parsed<'_>) -> Outcome {
     })
 }
 
-/// Returns the sender's mistake if the wrong ICRC is the right ICRC with reversed bytes or inverted bits. Damage on
-/// the way does not produce such values.
+/// Names the sender's mistake if it sent the right ICRC with reversed bytes or inverted bits. Damage on the way does
+/// not produce such values.
 pub(crate) fn mistake(parsed: &Parsed<'_>) -> Option<&'static str> {
     let (seen, right) = (parsed.packet.icrc()?, parsed.packet.computed_icrc()?);
     let reversed: [u8; 4] = core::array::from_fn(|at| right[3 - at]);
@@ -108,7 +108,7 @@ fn reserved(parsed: &Parsed<'_>) -> Outcome {
     let (first, second) = (parsed.bth.reserved_34().to_bits(), parsed.bth.reserved_65().to_bits());
     Outcome::must(first == 0 && second == 0, || {
         (
-            "reserved bits 0 next to BECN and AckReq",
+            "0 in the reserved bits next to BECN and AckReq",
             format!("{first:#x} next to BECN, {second:#x} next to AckReq"),
         )
     })
@@ -129,16 +129,19 @@ fn padding(parsed: &Parsed<'_>) -> Outcome {
         || matches!(parsed.opcode.0, 0x0D | 0x0E);
     let most = if is_whole_mtu { 0 } else { padded.min(3) };
     Outcome::must(usize::from(padding) <= most && padded % 4 == 0, || {
-        let expected = format!("PadCnt at most {most}, and a multiple of 4 bytes with the padding");
-        (expected, format!("PadCnt {padding}, {padded} bytes with the padding"))
+        let expected = format!("PadCnt at most {most}; payload plus padding a multiple of 4 bytes");
+        (
+            expected,
+            format!("PadCnt {padding}; payload plus padding {padded} bytes"),
+        )
     })
 }
 
 /// Checks that SE is 0 in a packet that completes no receive. This is our reading of the architecture, which gives
 /// SE no effect in these packets.
 fn solicited_event(parsed: &Parsed<'_>) -> Outcome {
-    let may_be = matches!(parsed.opcode.0, 0x02..=0x05 | 0x09 | 0x0B | 0x16 | 0x17);
-    if may_be {
+    let may_have_se = matches!(parsed.opcode.0, 0x02..=0x05 | 0x09 | 0x0B | 0x16 | 0x17);
+    if may_have_se {
         return Outcome::NotAsked;
     }
     Outcome::must(!parsed.bth.solicited_event(), || {
@@ -158,7 +161,7 @@ fn syndrome(parsed: &Parsed<'_>) -> Outcome {
         return Outcome::NotAsked;
     };
     let carries_data = parsed.opcode != verbatim_wire::Opcode::RC_ACKNOWLEDGE;
-    let (expected, is_so) = match syndrome.kind() {
+    let (expected, is_right) = match syndrome.kind() {
         SyndromeKind::Ack(_) => return Outcome::Holds,
         SyndromeKind::RnrNak(_) | SyndromeKind::Nak(_) if carries_data => ("an ACK", false),
         SyndromeKind::RnrNak(_) => return Outcome::Holds,
@@ -168,5 +171,5 @@ fn syndrome(parsed: &Parsed<'_>) -> Outcome {
         ),
         SyndromeKind::Reserved(_) => ("a defined syndrome", false),
     };
-    Outcome::must(is_so, || (expected, syndrome))
+    Outcome::must(is_right, || (expected, syndrome))
 }

@@ -185,7 +185,7 @@ fn work_taken<'t>(history: &QpHistory<'t>, asking: &mut Asking<'_, 't>) {
             _ => false,
         };
         let is_usual = match &done.command {
-            Command::PostSend(post) => history.facts.takes(history.service, post),
+            Command::PostSend(post) => history.facts.must_accept(history.service, post),
             _ => true,
         };
         if !takes || is.may_have_failed && is.state != pb::QpState::Rts || !has_room || !is_usual {

@@ -6,7 +6,8 @@
 //! * RESET to ERR, which Linux refuses;
 //! * a step to RESET or ERR with an attribute;
 //! * a change of the port in SQD, which a device need not support;
-//! * a value with more bits than the attribute has, such as timeout 32, which a caller's API may be unable to pass;
+//! * a value with more bits than the attribute has, such as timeout 32, because the caller's API may be unable to
+//!   pass the value;
 //! * a path MTU above the port's MTU, which Linux rxe refuses and qib reduces to the port's MTU.
 
 use verbatim_record::verbs::{Command, Reply, pb};
@@ -16,7 +17,6 @@ use verbatim_wire::Mtu;
 /// Facts that the host reported about its device.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Facts {
-    port: Option<u32>,
     max_rd_atomic: Option<u32>,
     max_dest_rd_atomic: Option<u32>,
     active_mtu: Option<u32>,
@@ -27,7 +27,7 @@ pub(super) struct Facts {
 impl Facts {
     /// Returns whether a device with these facts must accept the request on a queue pair of this service, if the
     /// memory is registered and the queue has room.
-    pub(super) fn takes(&self, service: pb::Service, post: &pb::PostSend) -> bool {
+    pub(super) fn must_accept(&self, service: pb::Service, post: &pb::PostSend) -> bool {
         use pb::Operation::{CompareSwap, FetchAdd, Read, Send, Write};
         let length = post.local.map_or(0, |local| local.length);
         let operation = post.operation();
@@ -38,8 +38,8 @@ impl Facts {
                 _ => false,
             };
         }
-        let has_way = post.address.as_ref().is_some_and(|address| !address.dgid.is_empty());
-        service == pb::Service::Ud && operation == Send && self.fits_mtu(post) && has_way
+        let has_destination_gid = post.address.as_ref().is_some_and(|address| !address.dgid.is_empty());
+        service == pb::Service::Ud && operation == Send && self.fits_mtu(post) && has_destination_gid
     }
 
     /// Returns whether a request is not longer than the port's MTU. Returns false if the MTU is unknown.
@@ -66,7 +66,6 @@ impl Facts {
         });
         let known = |value: u32| Some(value).filter(|value| *value > 0);
         facts.map_or_else(Self::default, |facts| Self {
-            port: known(facts.port),
             max_rd_atomic: known(facts.max_qp_init_rd_atom),
             max_dest_rd_atomic: known(facts.max_qp_rd_atom),
             active_mtu: known(facts.active_mtu),
@@ -100,25 +99,25 @@ pub(super) fn state_in_words(state: pb::QpState) -> String {
 
 /// Returns the names of the attributes in a step.
 pub(super) fn given(modify: &pb::ModifyQp) -> Vec<&'static str> {
-    let Some(of) = &modify.attributes else {
+    let Some(attributes) = &modify.attributes else {
         return Vec::new();
     };
     let all = [
-        ("pkey_index", of.pkey_index.is_some()),
-        ("port", of.port.is_some()),
-        ("access", of.access.is_some()),
-        ("path_mtu", of.path_mtu.is_some()),
-        ("dest_qpn", of.dest_qpn.is_some()),
-        ("rq_psn", of.rq_psn.is_some()),
-        ("sq_psn", of.sq_psn.is_some()),
-        ("max_dest_rd_atomic", of.max_dest_rd_atomic.is_some()),
-        ("max_rd_atomic", of.max_rd_atomic.is_some()),
-        ("min_rnr_timer", of.min_rnr_timer.is_some()),
-        ("timeout", of.timeout.is_some()),
-        ("retry_cnt", of.retry_cnt.is_some()),
-        ("rnr_retry", of.rnr_retry.is_some()),
-        ("qkey", of.qkey.is_some()),
-        ("address", of.address.is_some()),
+        ("pkey_index", attributes.pkey_index.is_some()),
+        ("port", attributes.port.is_some()),
+        ("access", attributes.access.is_some()),
+        ("path_mtu", attributes.path_mtu.is_some()),
+        ("dest_qpn", attributes.dest_qpn.is_some()),
+        ("rq_psn", attributes.rq_psn.is_some()),
+        ("sq_psn", attributes.sq_psn.is_some()),
+        ("max_dest_rd_atomic", attributes.max_dest_rd_atomic.is_some()),
+        ("max_rd_atomic", attributes.max_rd_atomic.is_some()),
+        ("min_rnr_timer", attributes.min_rnr_timer.is_some()),
+        ("timeout", attributes.timeout.is_some()),
+        ("retry_cnt", attributes.retry_cnt.is_some()),
+        ("rnr_retry", attributes.rnr_retry.is_some()),
+        ("qkey", attributes.qkey.is_some()),
+        ("address", attributes.address.is_some()),
     ];
     all.into_iter()
         .filter(|(_, is_given)| *is_given)
@@ -200,54 +199,60 @@ pub(super) fn verdict(service: pb::Service, from: pb::QpState, modify: &pb::Modi
         (Sqd, Sqd) if given.contains(&"port") => return Verdict::Either,
         _ => {}
     }
-    let Some((needed, may)) = of_service(from, to) else {
+    let Some((needed, optional)) = of_service(from, to) else {
         return Verdict::Refused(format!(
-            "no queue pair has a transition from {} to {}",
+            "this service has no transition from {} to {}",
             state_in_words(from),
             state_in_words(to)
         ));
     };
     let missing = needed.iter().find(|name| !given.contains(name));
-    let odd = given.iter().find(|name| !needed.contains(name) && !may.contains(name));
-    match (missing, odd) {
+    let not_allowed = given
+        .iter()
+        .find(|name| !needed.contains(name) && !optional.contains(name));
+    match (missing, not_allowed) {
         (Some(missing), _) => return Verdict::Refused(format!("the transition needs {missing}")),
-        (_, Some(odd)) => return Verdict::Refused(format!("the transition does not take {odd}")),
+        (_, Some(name)) => return Verdict::Refused(format!("the transition does not take {name}")),
         (None, None) => {}
     }
-    let of = modify.attributes.clone().unwrap_or_default();
+    let attributes = modify.attributes.clone().unwrap_or_default();
     let beyond = |value: Option<u32>, most: Option<u32>| value.zip(most).is_some_and(|(value, most)| value > most);
     // A host that reports 0 may have none, or may not report the number.
     let is_unknown = |value: Option<u32>, most: Option<u32>| most.is_none() && value.is_some_and(|value| value > 0);
-    let other_port = of
-        .port
-        .zip(facts.port)
-        .is_some_and(|(port, own)| port == 0 || port > own && own == 1);
-    let without_gid = facts.ethernet && of.address.as_ref().is_some_and(|address| address.dgid.is_empty());
-    if other_port {
+    // A device has at most 254 ports. The agent does not report their number.
+    let no_such_port = attributes.port.is_some_and(|port| !(1..=254).contains(&port));
+    let without_gid = facts.ethernet
+        && attributes
+            .address
+            .as_ref()
+            .is_some_and(|address| address.dgid.is_empty());
+    if no_such_port {
         Verdict::Refused("the device has no such port".into())
-    } else if of.pkey_index == Some(0xFFFF) {
+    } else if attributes.pkey_index == Some(0xFFFF) {
         // A P_Key table has at most 65,535 entries.
         Verdict::Refused("the P_Key table has no such entry".into())
-    } else if beyond(of.max_rd_atomic, facts.max_rd_atomic) || beyond(of.max_dest_rd_atomic, facts.max_dest_rd_atomic) {
+    } else if beyond(attributes.max_rd_atomic, facts.max_rd_atomic)
+        || beyond(attributes.max_dest_rd_atomic, facts.max_dest_rd_atomic)
+    {
         Verdict::Refused("more READs and atomics than the device supports".into())
-    } else if is_unknown(of.max_rd_atomic, facts.max_rd_atomic)
-        || is_unknown(of.max_dest_rd_atomic, facts.max_dest_rd_atomic)
+    } else if is_unknown(attributes.max_rd_atomic, facts.max_rd_atomic)
+        || is_unknown(attributes.max_dest_rd_atomic, facts.max_dest_rd_atomic)
     {
         Verdict::Either
     } else if without_gid {
         Verdict::Refused("the address vector has no destination GID".into())
-    } else if of.path_mtu.is_some_and(|code| !(1..=5).contains(&code)) {
+    } else if attributes.path_mtu.is_some_and(|code| !(1..=5).contains(&code)) {
         Verdict::Refused("path_mtu is not the code of an MTU".into())
     } else {
         let fits = |value: Option<u32>, bits: u32| value.is_none_or(|value| value >> bits == 0);
-        let is_fit = fits(of.timeout, 5)
-            && fits(of.min_rnr_timer, 5)
-            && fits(of.retry_cnt, 3)
-            && fits(of.rnr_retry, 3)
-            && fits(of.rq_psn, 24)
-            && fits(of.sq_psn, 24)
-            && fits(of.dest_qpn, 24)
-            && !beyond(of.path_mtu, facts.active_mtu);
+        let is_fit = fits(attributes.timeout, 5)
+            && fits(attributes.min_rnr_timer, 5)
+            && fits(attributes.retry_cnt, 3)
+            && fits(attributes.rnr_retry, 3)
+            && fits(attributes.rq_psn, 24)
+            && fits(attributes.sq_psn, 24)
+            && fits(attributes.dest_qpn, 24)
+            && !beyond(attributes.path_mtu, facts.active_mtu);
         if is_fit { Verdict::Taken } else { Verdict::Either }
     }
 }

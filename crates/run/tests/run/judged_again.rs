@@ -64,7 +64,10 @@ fn drift_names_the_checks_that_differ() {
     for (verdicts, expected) in [
         (unaltered, &[][..]),
         (less, &[&only_now.about, "only now: FAIL"]),
-        (more, &["only in the bundle: FAIL", "seen something else", "only now: FAIL"]),
+        (
+            more,
+            &["only in the bundle: FAIL", "seen something else", "only now: FAIL"],
+        ),
         (unmeasured, &["still FAIL, but its checks differ"]),
     ] {
         let temporary = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! The machine's root file system: this host's own programs with their libraries, the modules, the scripts.
+//! The machine's root file system: this host's programs with their libraries, kernel
+//! modules and scripts.
 
 use std::{
     fs,
@@ -47,7 +48,7 @@ pub(crate) fn host_files() -> Result<Vec<(String, PathBuf)>, MachineError> {
     let mut files = Vec::new();
     let mut add = |inside: String, path: PathBuf| -> Result<(), MachineError> {
         for library in host::libraries(&path)? {
-            files.push((merged(&library), library));
+            files.push((path_in_image(&library), library));
         }
         files.push((inside, path));
         Ok(())
@@ -63,17 +64,18 @@ pub(crate) fn host_files() -> Result<Vec<(String, PathBuf)>, MachineError> {
             remedy: "install: sudo apt-get install -y --no-install-recommends libibverbs1 libibumad3 libgcc-s1"
                 .to_owned(),
         })?;
-        add(merged(&path), path)?;
+        add(path_in_image(&path), path)?;
     }
     let provider = provider()?;
-    add(merged(&provider), provider)?;
+    add(path_in_image(&provider), provider)?;
     add(DRIVER.trim_start_matches('/').to_owned(), PathBuf::from(DRIVER))?;
     files.sort();
     files.dedup_by(|a, b| a.0 == b.0);
     Ok(files)
 }
 
-/// Returns the path of libibverbs' plug-in for rxe. Its name contains a version of the interface.
+/// Returns the path of libibverbs' plug-in for rxe. Searches by prefix, because the name contains the version of the
+/// interface.
 fn provider() -> Result<PathBuf, MachineError> {
     let verbs = crate::host::library("libibverbs.so.1").and_then(|path| Some(path.parent()?.join("libibverbs")));
     let found = verbs.and_then(|directory| {
@@ -89,8 +91,8 @@ fn provider() -> Result<PathBuf, MachineError> {
     })
 }
 
-/// Returns the path of a host file in the image, where /bin, /sbin, /lib and /lib64 are links into /usr.
-fn merged(path: &Path) -> String {
+/// Returns the path in the image of a host file. In the image, /bin, /sbin, /lib and /lib64 are links into /usr.
+fn path_in_image(path: &Path) -> String {
     let text = path.to_string_lossy();
     let text = text.trim_start_matches('/');
     if ["bin/", "sbin/", "lib/", "lib64/"]
@@ -157,10 +159,10 @@ mod tests {
     #[test]
     fn merged_directories_map_to_usr() {
         assert_eq!(
-            merged(Path::new("/lib64/ld-linux-x86-64.so.2")),
+            path_in_image(Path::new("/lib64/ld-linux-x86-64.so.2")),
             "usr/lib64/ld-linux-x86-64.so.2"
         );
-        assert_eq!(merged(Path::new("/usr/lib/libx.so")), "usr/lib/libx.so");
-        assert_eq!(merged(Path::new("/library/x")), "library/x");
+        assert_eq!(path_in_image(Path::new("/usr/lib/libx.so")), "usr/lib/libx.so");
+        assert_eq!(path_in_image(Path::new("/library/x")), "library/x");
     }
 }

@@ -7,10 +7,10 @@ fn refused(place: &Place, arguments: &str, words: &[&str]) {
     let output = run(&mut place.verbatim(arguments));
     assert_eq!(output.code(), 2, "{arguments}: {output}");
     assert_eq!(output.stdout, "", "{arguments}");
-    for words in words {
+    for word in words {
         assert!(
-            output.stderr.contains(words),
-            "{arguments}: {words:?} is not in: {}",
+            output.stderr.contains(word),
+            "{arguments}: {word:?} is not in: {}",
             output.stderr
         );
     }
@@ -163,7 +163,7 @@ fn help_and_version_exit_0() {
 }
 
 #[test]
-fn help_shows_relevant_options() {
+fn help_shows_connection_options_where_used() {
     let place = Place::new();
     for (command, has) in [
         ("run", true),
@@ -207,7 +207,7 @@ fn shells_complete_commands_tests_and_rigs() {
     assert_eq!(
         offered(&place, "verbatim runs show la"),
         ["latest"],
-        "without a daemon, too"
+        "`latest` is offered even without a daemon"
     );
 }
 
@@ -226,7 +226,7 @@ fn each_command_has_a_manual_page() {
 }
 
 #[test]
-fn completions_call_the_program() {
+fn completion_scripts_call_verbatim() {
     let place = Place::new();
     for shell in ["bash", "zsh", "fish"] {
         let output = run(&mut place.verbatim(&format!("completions {shell}")));

@@ -15,23 +15,23 @@ const PLACE: &str = "(command line)";
 /// A rig without a rig file. `--rig-key` sets further keys.
 #[derive(clap::Args, Clone, Default, Debug)]
 pub(crate) struct AdHoc {
-    /// The rig is an InfiniBand port of this host, and the device at the other end: mlx5_0:1
+    /// Test the device at the other end of this InfiniBand port of this host, such as mlx5_0:1
     #[arg(long, value_name = "DEVICE:PORT", help_heading = HEADING, conflicts_with_all = ["packets", "rig_file"])]
     umad: Option<String>,
-    /// Directed route to the device; by default 0 and the port
+    /// Directed route to the device; default: 0,PORT
     #[arg(long, value_name = "ROUTE", help_heading = HEADING, requires = "umad", conflicts_with = "lid")]
     route: Option<String>,
     /// The device's LID, in place of a route
     #[arg(long, value_name = "LID", help_heading = HEADING, requires = "umad")]
     lid: Option<u16>,
-    /// The rig is an Ethernet interface of this host, and an agent on the device's host: enp3s0
+    /// Test through this Ethernet interface of this host, such as enp3s0, with an agent on the device's host
     #[arg(long, value_name = "INTERFACE", help_heading = HEADING)]
     #[arg(requires = "agent", requires = "ip", conflicts_with = "rig_file")]
     packets: Option<String>,
     /// Address of the agent: HOST:PORT or unix:PATH
     #[arg(long, value_name = "ADDR", help_heading = HEADING, requires = "packets")]
     agent: Option<String>,
-    /// The tester's IP address, which no host may have configured
+    /// An unused IP address for the tester; no host may use it
     #[arg(long, value_name = "IP", help_heading = HEADING, requires = "packets")]
     ip: Option<String>,
 }
@@ -42,7 +42,7 @@ impl AdHoc {
         self.umad
             .as_ref()
             .or(self.packets.as_ref())
-            .map(|way| way.replace(':', "-"))
+            .map(|place| place.replace(':', "-"))
     }
 
     /// Returns the given options, quoted for a shell.
@@ -69,7 +69,7 @@ impl AdHoc {
         let Some(text) = self.text(name, keys)? else {
             return Ok(None);
         };
-        let here = std::env::current_dir().context("the working directory")?;
+        let here = std::env::current_dir().context("cannot read the working directory")?;
         let file = RigFile::parse(text.as_bytes(), &here.join(PLACE));
         Ok(Some(file.map_err(|error| Usage(error.to_string()))?))
     }
@@ -81,12 +81,12 @@ impl AdHoc {
             let _ = writeln!(text, "{key} = {value}");
         };
         match (&self.umad, &self.packets) {
-            (Some(way), _) => {
-                let (device, port) = way.split_once(':').unwrap_or((way, "1"));
+            (Some(place), _) => {
+                let (device, port) = place.split_once(':').unwrap_or((place, "1"));
                 let port: u8 = port.parse().map_err(|_| {
                     Usage(format!(
-                        "--umad {way}: expected an adapter and its port, such as mlx5_0:1 (`verbatim \
-                         rigs discover`)"
+                        "--umad {place}: expected an adapter and its port, such as mlx5_0:1; `verbatim rigs \
+                         discover` lists them"
                     ))
                 })?;
                 put("kind", string("umad"));
@@ -116,8 +116,8 @@ impl AdHoc {
     pub(super) fn refuse(&self, address: &Address) -> Result<(), Usage> {
         self.words().first().map_or(Ok(()), |option| {
             Err(Usage(format!(
-                "{option} cannot be used with the daemon at {}: it holds its rigs' ports; name one of its rigs (`verbatim rigs`), or \
-                 work without the daemon by --server none",
+                "{option} cannot be used with the daemon at {}: the daemon holds the ports of its rigs; name one of its \
+                 rigs (`verbatim rigs`), or work without the daemon by --server none",
                 address.in_words()
             )))
         })

@@ -159,10 +159,14 @@ async fn list(client: &Client, arguments: &List) -> anyhow::Result<ExitCode> {
     loop {
         let page = client.list_runs(&arguments.filter, arguments.page_size, &token).await?;
         if page.runs.is_empty() && !page.next_page_token.is_empty() {
-            anyhow::bail!("the daemon sent a page without runs that claims a further page: this is a fault of the daemon");
+            anyhow::bail!(
+                "the daemon sent a page without runs that claims a further page: this is a fault of the daemon"
+            );
         }
         if runs.len() > MOST_RUNS {
-            anyhow::bail!("the daemon listed more than {MOST_RUNS} runs: select fewer with --filter, or leave out --all");
+            anyhow::bail!(
+                "the daemon listed more than {MOST_RUNS} runs: select fewer with --filter, or leave out --all"
+            );
         }
         runs.extend(page.runs);
         token = page.next_page_token;

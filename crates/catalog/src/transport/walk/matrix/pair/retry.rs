@@ -37,7 +37,9 @@ pub(in super::super) static FAMILY: Family = Family {
         },
     ],
     refuses: |row: &Partial<'_>| match (row.value("retry_cnt"), row.value("responder")) {
-        ("0" | "1" | "2" | "3", "back in time") => Some("with at most 3 retries the requester gives up before the responder is back"),
+        ("0" | "1" | "2" | "3", "back in time") => {
+            Some("with at most 3 retries the requester gives up before the responder is back")
+        }
         (_, "back in time") if row.value("rnr_retry") == "0" => Some("the receives are posted once it is back"),
         _ => None,
     },
