@@ -35,7 +35,8 @@ pub(super) struct Last {
 /// Prefix of a line with a key of the rig. No id of a test begins so.
 const RIG_KEY: &str = "--rig-key ";
 
-/// Returns the file for a rig, with one rig key or test per line. It is in the user's cache, because its loss does no harm.
+/// Returns the file for a rig, with one rig key or test per line. It is in the user's cache, because its loss does no
+/// harm.
 fn file(rig: &str) -> Option<PathBuf> {
     // The name of a rig contains no path separator.
     Some(history::cache("last")?.join(rig))
