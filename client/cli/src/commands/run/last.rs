@@ -42,8 +42,8 @@ fn file(rig: &str) -> Option<PathBuf> {
     Some(history::cache("last")?.join(rig))
 }
 
-/// Stores the tests that did not pass, and the keys of the rig. Ignores errors: a later `--failed` reports that the file
-/// is missing.
+/// Stores the tests that did not pass, and the keys of the rig. Ignores errors: a later `--failed` reports that the
+/// file is missing.
 pub(super) fn keep(rig: &str, rig_keys: &[String], verdicts: &[Verdict]) {
     let Some(file) = file(rig) else { return };
     let tests = not_passed(verdicts);
