@@ -116,7 +116,7 @@ def test_what_does_not_apply_is_skipped_with_its_reason(pytest_on: OnRig) -> Non
     done = pytest_on("sound", "--verbatim-tests=c16-port-counters", "--verbatim-seed=1")
     # The item `run` is the error: nothing was judged.
     done.assert_outcomes(skipped=1, errors=1)
-    done.stdout.fnmatch_lines(["SKIPPED*NOT_APPLICABLE: *", "ERROR*run - none of 1 conformance tests was judged; c16-*"])
+    done.stdout.fnmatch_lines(["SKIPPED*NOT_APPLICABLE: *", "ERROR*run - none of 1 conformance tests was judged;*"])
     assert done.ret == 5
 
 

@@ -185,7 +185,8 @@ class Session:
         if not verdicts or any(it.outcome not in (Outcome.NOT_APPLICABLE, Outcome.SKIPPED) for it in verdicts):
             return ""
         first = verdicts[0]
-        return f"none of {len(verdicts)} conformance tests was judged; {first.test} is {first.outcome.name}: {first.reason}"
+        why = f"{first.test} is {first.outcome.name}: {first.reason}"
+        return f"none of {len(verdicts)} conformance tests was judged; {why}"
 
     def finish(self, stopped: bool = False) -> None:
         """Waits for the run to end and restore its device, and downloads its bundle. Ends the lease of own tests.

@@ -1,8 +1,9 @@
 """pytest --verbatim-rig=RIG: each conformance test is an item of pytest.
 
 All items are one run at the daemon, under one lease. PASS passes; FAIL fails with its findings; NOT_APPLICABLE and
-SKIPPED are skipped with their reason. INCONCLUSIVE and ERROR are errors, because they leave conformance undecided. The session is not green if no
-conformance test was judged, or if pytest was stopped: the item `run` is then an error with the reason.
+SKIPPED are skipped with their reason. INCONCLUSIVE and ERROR are errors, because they leave conformance undecided. The
+session is not green if no conformance test was judged, or if pytest was stopped: the item `run` is then an error with
+the reason.
 
 An own test shares the rig through the fixtures `verbatim_lease` and `verbatim_rig`.
 
@@ -68,7 +69,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if rig is None:
         return
     if not rig.removeprefix("rigs/").strip():
-        raise pytest.UsageError("verbatim: --verbatim-rig has no value: name a rig (`verbatim rigs`), or omit the option")
+        raise pytest.UsageError("verbatim: --verbatim-rig has no value: name a rig (`verbatim rigs`), or omit it")
     # Each worker of pytest-xdist would make its own run, and the runs would wait for the same rig.
     if option("numprocesses", None) or hasattr(config, "workerinput"):
         raise pytest.UsageError("verbatim: all conformance tests are one run on one rig: leave -n out")
@@ -171,13 +172,14 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     why = ours.trouble or ours.unjudged or _ENDS.get(exitstatus, "")
     if why:
         nodeid = f"verbatim[{ours.rig}]::run"
-        report = pytest.TestReport(nodeid, ("verbatim", None, "run"), {}, "failed", _Told(f"ERROR run\n  {why}"), "setup")
+        told = _Told(f"ERROR run\n  {why}")
+        report = pytest.TestReport(nodeid, ("verbatim", None, "run"), {}, "failed", told, "setup")
         session.config.hook.pytest_runtest_logreport(report=report)
 
 
 #: The reason of an end at which a report has no failure.
 _ENDS = {
-    pytest.ExitCode.INTERRUPTED: "pytest was stopped (Ctrl-C, SIGTERM or an error of the collection): not all tests ran",
+    pytest.ExitCode.INTERRUPTED: "pytest was stopped (Ctrl-C, SIGTERM or a collection error): not all tests ran",
     pytest.ExitCode.INTERNAL_ERROR: "pytest failed: not all tests ran",
     pytest.ExitCode.USAGE_ERROR: "no test ran: pytest was called with wrong options, or the rig cannot be used",
     pytest.ExitCode.NO_TESTS_COLLECTED: "no test ran: none was selected",

@@ -34,8 +34,8 @@ const ENDINGS: [&str; 17] = [
 /// The least length of a stem. A shorter stem begins too many words.
 const SHORTEST_STEM: usize = 4;
 
-/// Returns the stem that the forms of a word share: `retr` of `retry` and `retries`. Returns `None` for a word without a
-/// known ending, or with a short stem.
+/// Returns the stem that the forms of a word share: `retr` of `retry` and `retries`. Returns `None` for a word without
+/// a known ending, or with a short stem.
 #[must_use]
 pub fn stem(word: &str) -> Option<String> {
     let (word, _) = joined(word);

@@ -14,8 +14,8 @@ use crate::server::{self, Place};
 /// List the compliance statements that tests judge, or show the requirements of some statements.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Statements: C14-16, in any of its forms (c14_016, v1c14-016#03), or a word of an id, title or text; all when none is
-    /// given
+    /// Statements: C14-16, in any of its forms (c14_016, v1c14-016#03), or a word of an id, title or text; all when
+    /// none is given
     statements: Vec<String>,
     /// Print one JSON document
     #[arg(long)]

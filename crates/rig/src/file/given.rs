@@ -63,8 +63,8 @@ impl RigConfig {
             return Err(WrongKey {
                 given: given.get(place).unwrap_or(first).clone(),
                 what: format!(
-                    "only rigs of kind \"virtual\" take each KEY=VALUE, rigs of kind umad and model take {}, and {:?} is of \
-                     kind {:?}; change the key in the rig file",
+                    "only rigs of kind \"virtual\" take each KEY=VALUE, rigs of kind umad and model take {}, and {:?} \
+                     is of kind {:?}; change the key in the rig file",
                     ON_PORTS.join(", "),
                     self.name,
                     self.kind.name()

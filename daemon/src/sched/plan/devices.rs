@@ -115,7 +115,7 @@ impl Plan {
             self.of_run.remove(run);
             let mut actions = vec![Action::End(run.clone(), NeverBegan::Cancelled)];
             if self.leases.get(&id).is_some_and(|lease| lease.run.is_some()) {
-                actions.extend(self.end_lease(now, &id, "ended: its run was cancelled"));
+                actions.extend(self.end_lease(now, &id, "ended: its run left the queue"));
             }
             return Cancelled::Waiting(actions);
         }

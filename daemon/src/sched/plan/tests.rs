@@ -192,7 +192,7 @@ fn cancel_ends_waiting_and_stops_running() {
     let Cancelled::Waiting(actions) = plan.cancel(at(11), &run(2)) else {
         panic!("it waits");
     };
-    assert_eq!(ends(&actions), [(lease_id(2), "ended: its run was cancelled".into())]);
+    assert_eq!(ends(&actions), [(lease_id(2), "ended: its run left the queue".into())]);
     assert_eq!(without_ends(actions), [Action::End(run(2), NeverBegan::Cancelled)]);
     assert_eq!(plan.cancel(at(11), &run(2)), Cancelled::NotThere);
     let stop = vec![Action::Stop(run(1), String::new())];

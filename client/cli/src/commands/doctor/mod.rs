@@ -302,8 +302,8 @@ fn device(rig: &str, open: &mut verbatim_rig::OpenRig) -> Option<Found> {
         Some(guid) => good(&what, format!("answers; NodeGUID {guid}")),
         None => bad(
             &what,
-            "no answer to SubnGet(NodeInfo): check the cable, `route` or `lid` of the rig, and `m_key` if the device has \
-             an M_Key"
+            "no answer to SubnGet(NodeInfo): check the cable, `route` or `lid` of the rig, and `m_key` if the device \
+             has an M_Key"
                 .into(),
         ),
     })

@@ -30,8 +30,8 @@ pub(super) fn open(path: &Path) -> anyhow::Result<Box<dyn Read>> {
     if is_record {
         let directory = verbatim_text::quoted(&of_record.display().to_string());
         return Err(wrong(format!(
-            "a record of a run, no capture: `verbatim judge {directory}` judges it again, `verbatim explain {directory}` \
-             explains its findings, and `verbatim export {directory} --pcapng FILE` makes a capture"
+            "a record of a run, no capture: `verbatim judge {directory}` judges it again, `verbatim explain \
+             {directory}` explains its findings, and `verbatim export {directory} --pcapng FILE` makes a capture"
         )));
     }
     let file = File::open(path).map_err(|error| {

@@ -35,14 +35,15 @@ pub(super) struct Last {
 /// Prefix of a line with a key of the rig. No id of a test begins so.
 const RIG_KEY: &str = "--rig-key ";
 
-/// Returns the file for a rig, with one rig key or test per line. It is in the user's cache, because its loss does no harm.
+/// Returns the file for a rig, with one rig key or test per line. It is in the user's cache, because its loss does no
+/// harm.
 fn file(rig: &str) -> Option<PathBuf> {
     // The name of a rig contains no path separator.
     Some(history::cache("last")?.join(rig))
 }
 
-/// Stores the tests that did not pass, and the keys of the rig. Ignores errors: a later `--failed` reports that the file
-/// is missing.
+/// Stores the tests that did not pass, and the keys of the rig. Ignores errors: a later `--failed` reports that the
+/// file is missing.
 pub(super) fn keep(rig: &str, rig_keys: &[String], verdicts: &[Verdict]) {
     let Some(file) = file(rig) else { return };
     let tests = not_passed(verdicts);

@@ -36,8 +36,8 @@ pub(crate) use remote::{Followed, follow, show_end};
 pub(crate) struct Arguments {
     /// Tests to run: ids, public names, statements such as C14-16, globs, or words such as rnr or m_key, which are
     /// looked for in ids, titles, public names and the texts of statements; or a selection by duration: `quick` (under
-    /// two minutes), `standard`, `full`. When none is given: `standard`, and on a virtual rig all tests. A selection has
-    /// only the tests that the rig can run
+    /// two minutes), `standard`, `full`. When none is given: `standard`, and on a virtual rig all tests. A selection
+    /// has only the tests that the rig can run
     patterns: Vec<String>,
     /// Run only the tests that match this expression: words as above, with `and`, `or`, `not` and parentheses, as in
     /// `-k 'm_key and not walk'`
