@@ -133,7 +133,7 @@ impl Caller {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Denied {
     /// The sender is unknown.
-    #[error("the sender of this request is unknown; connect by the daemon's socket or with a certificate")]
+    #[error("the sender of this request is unknown; connect through the daemon's socket or with a certificate")]
     Unknown,
     /// The sender has no role at all.
     #[error(
@@ -199,7 +199,7 @@ impl<A> Clone for May<A> {
 
 impl<A> fmt::Debug for May<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} may on {}", self.caller.who, self.rig)
+        write!(f, "permission of {} on {}", self.caller.who, self.rig)
     }
 }
 
@@ -316,7 +316,7 @@ impl Access {
     /// # Errors
     /// When the caller is not an operator or admin of the rig.
     pub fn read(&self, caller: &Caller, rig: &str) -> Result<May<Read>, Denied> {
-        self.role(caller, rig, Role::Operator, "read records, which contain M_Keys, of")
+        self.role(caller, rig, Role::Operator, "read records (they contain M_Keys) of")
     }
 
     /// Checks that the caller may run tests on a rig.
@@ -327,8 +327,8 @@ impl Access {
         self.role(caller, rig, Role::Operator, "run tests on")
     }
 
-    /// Checks that the caller may end a run or lease on a rig, or restore the rig. Only `owner` and the admins of the
-    /// rig may. `what` names the act in the error.
+    /// Checks that the caller is `owner` or an admin of the rig: they may end its runs and leases, and restore it. If
+    /// `owner` is `None`, only an admin may. `what` names the act in the error.
     ///
     /// # Errors
     /// When the caller has no role on the rig, or is not `owner` or an admin of the rig.
@@ -404,7 +404,7 @@ mod tests {
             error.contains("ask the owner, cert:alice, or an admin of the rig"),
             "{error}"
         );
-        assert!(access.end(&cert("alice"), "bench-1", None, "restoring").is_err());
+        assert!(access.end(&cert("alice"), "bench-1", None, "restore").is_err());
     }
 
     #[test]

@@ -51,7 +51,7 @@ pub fn drop_in(rig: &RigConfig, sys: &Path) -> Result<String, String> {
             match &of.wire {
                 Wire::Interface(_) => {
                     families.extend(["AF_PACKET", "AF_NETLINK"]);
-                    lines.push("# Frames of our own making.".into());
+                    lines.push("# To send frames that Verbatim builds.".into());
                     lines.push("CapabilityBoundingSet=CAP_NET_RAW".into());
                     lines.push("AmbientCapabilities=CAP_NET_RAW".into());
                 }

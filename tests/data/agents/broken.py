@@ -52,7 +52,7 @@ def headers_with_the_first_answer():
 
 
 @fault
-def time_out_of_no_code():
+def timeout_without_a_code():
     soft_roce.Capabilities = lambda **of: SimpleNamespace(**of, timeouts=[14, 32])
 
 
@@ -76,7 +76,7 @@ def sign_of_life_is_a_status():
 
 
 @fault
-def numbers_of_its_own():
+def answers_with_own_numbers():
     count = iter(range(1, 1 << 30))
 
     @around(Session, "execute")
@@ -132,7 +132,7 @@ def events_behind_the_answer():
 
 
 @fault
-def handles_again():
+def handles_are_reused():
     @around(Session, "_new_handle")
     def new(_, self):
         taken = {*self._pairs, *self._memory}
@@ -184,7 +184,7 @@ def messages_of_4_mib():
 
 
 @fault
-def pings_are_an_attack():
+def pings_end_the_connection():
     server._OPTIONS[:] = [option for option in server._OPTIONS if "ping" not in option[0]]
 
 

@@ -18,7 +18,7 @@ use anyhow::{Context, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::IbsimLab;
-use crate::workspace::{cargo, run, say_if_a_build_waits, target_directory};
+use crate::workspace::{cargo, run, say_if_build_must_wait, target_directory};
 
 /// Longest time between a signal and the end of a command. The lab then kills the command.
 pub(super) const GRACE: Duration = Duration::from_secs(10);
@@ -65,7 +65,7 @@ pub fn build_released(program: &str) -> anyhow::Result<PathBuf> {
 /// Builds in the profile that labs, tests, campaigns and test authors share. A debug build is too slow for an emulated
 /// machine, and a release build would compile everything again.
 fn build_for_labs(what: &str, arguments: &[&str]) -> anyhow::Result<PathBuf> {
-    say_if_a_build_waits(LAB_PROFILE);
+    say_if_build_must_wait(LAB_PROFILE);
     let mut build = cargo();
     build
         .args(["build", "--quiet", "--profile", LAB_PROFILE])

@@ -22,8 +22,8 @@ pub fn root() -> &'static Path {
 /// cargo on the PATH.
 ///
 /// The command lacks the environment variables with which `cargo run` and `cargo test` describe their package. ring's
-/// build script reads these variables. With the variables, cargo would rebuild ring and the daemon for each package
-/// that starts a build.
+/// build script reads these variables: if they changed with each calling package, cargo would rebuild ring and the
+/// daemon each time.
 pub fn cargo() -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
     command.current_dir(root());
@@ -36,7 +36,7 @@ pub fn cargo() -> Command {
 }
 
 /// Prints a message if another cargo builds in the same directory. A quiet cargo would wait without a message.
-pub fn say_if_a_build_waits(profile: &str) {
+pub fn say_if_build_must_wait(profile: &str) {
     let Ok(directory) = target_directory() else { return };
     let lock = directory.join(profile).join(".cargo-lock");
     if is_held(&lock) {
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn cargo_gets_no_package_variables() {
-        assert!(env::var_os("CARGO_PKG_NAME").is_some(), "cargo runs this test");
+        assert!(env::var_os("CARGO_PKG_NAME").is_some(), "run this test with cargo");
         let command = cargo();
         let kept = command.get_envs().filter(|(_, value)| value.is_some()).count();
         let removed = |name: &str| command.get_envs().any(|(key, value)| key == name && value.is_none());

@@ -15,29 +15,29 @@ use verbatim_tests::python;
 
 /// Longest time until a Python agent listens, on the busiest host.
 const LISTENS_WITHIN: Duration = Duration::from_secs(480);
-/// Number of agents checked at a time. A check mostly waits to see that an event does not occur.
+/// Number of agents checked at a time. Checks mostly wait, so several in parallel cost little.
 const AT_A_TIME: usize = 6;
 
-/// The faults of `tests/data/agents/broken.py`, each with the check that must find it.
+/// The faults of `tests/data/agents/broken.py`, each with the check that must find it. `none` has no fault.
 const FAULTS: [(&str, &str); 30] = [
     ("headers-with-the-first-answer", "headers"),
     ("no-gid", "GIDs"),
-    ("time-out-of-no-code", "capabilities"),
+    ("timeout-without-a-code", "capabilities"),
     ("atomics-in-one-place", "capabilities"),
     ("sign-of-life-is-a-status", "sign of life"),
-    ("numbers-of-its-own", "answers"),
+    ("answers-with-own-numbers", "answers"),
     ("unknown-command-is-done", "unknown command"),
     ("refusals-without-a-text", "refusals"),
     ("microseconds", "clock"),
     ("instants-the-wrong-way-round", "instants"),
     ("events-behind-the-answer", "order of events"),
-    ("handles-again", "handles"),
+    ("handles-are-reused", "handles"),
     ("handles-of-the-process", "end of a session"),
     ("memory-of-old-bytes", "memory"),
     ("one-key-for-all", "memory"),
     ("no-bounds", "bounds of memory"),
     ("messages-of-4-mib", "large messages"),
-    ("pings-are-an-attack", "pings"),
+    ("pings-end-the-connection", "pings"),
     ("psns-are-not-told", "INIT, RTR, RTS"),
     ("absent-is-zero", "unnamed attributes"),
     ("numbers-are-cut-off", "numbers of a field"),
@@ -120,14 +120,14 @@ fn doctor_finds_each_broken_rule() {
             let socket = directory.join("agent.sock");
             let _agent = listening(&program, &[fault, &directory.to_string_lossy()], &socket);
             // The check of pings takes half a minute, so run it only for its own fault.
-            let options = if fault == "pings-are-an-attack" { "" } else { "--quick" };
+            let options = if fault == "pings-end-the-connection" { "" } else { "--quick" };
             let (code, found) = failed(&place, &directory, options);
-            let is_so = if check.is_empty() {
+            let is_as_expected = if check.is_empty() {
                 code == 0 && found.is_empty()
             } else {
                 code == 3 && found.iter().any(|(what, _)| what == check)
             };
-            if !is_so {
+            if !is_as_expected {
                 wrong.lock().unwrap().push(format!("{fault}: exit {code}: {found:?}"));
             }
         }
@@ -187,7 +187,7 @@ fn small_core_passes_doctor() {
 }
 
 #[test]
-fn missing_agent_report_names_address() {
+fn report_on_missing_agent_names_address() {
     let place = Place::new();
     let directory = place.path("nobody");
     std::fs::create_dir(&directory).unwrap();

@@ -7,7 +7,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::print;
 
-/// Interval between two lines without a terminal.
+/// Interval between two lines, if there is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(60);
 
 /// The progress of counted work.
@@ -42,7 +42,7 @@ impl Counter {
     }
 
     /// Sets the name of the current part.
-    #[expect(clippy::disallowed_methods, reason = "the text is ours")]
+    #[expect(clippy::disallowed_methods, reason = "the text is a constant of this program")]
     pub(crate) fn at(&self, what: &'static str) {
         self.bar.set_message(what);
     }

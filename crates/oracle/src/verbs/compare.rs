@@ -1,5 +1,5 @@
-//! Comparison of the memory content that the device showed with the possible content: READ responses, original values
-//! of atomics, and bytes that the host read.
+//! Compares what the device showed (READ responses, original values of atomics, bytes that the host read) with what its
+//! memory can have held.
 
 use std::ops::Range;
 
@@ -13,6 +13,7 @@ use crate::parsed::{Parsed, Part, RequestKind};
 use crate::rules::responder::ResponseKind;
 
 impl<'t> Replay<'t, '_> {
+    /// Checks the payload of a READ response. `place` is the place in the record from which requests count as executed.
     pub(super) fn read_answered(&mut self, offset: u32, place: usize, parsed: &Parsed<'t>, frame: &'t FrameSeen) {
         let has = |read: &&Reading<'t>| (read.first..read.first + read.psns).contains(&offset);
         let mtu = self.qp.mtu as usize;
@@ -28,21 +29,22 @@ impl<'t> Replay<'t, '_> {
         let all: Vec<(u32, u32, (usize, usize), &'t FrameSeen)> = before
             .map(|read| (read.first, read.first + read.psns, at(read), read.frame))
             .collect();
-        let Some((first, end, (begin, length), asked)) = all.first().copied() else {
+        let Some((first, end, (begin, length), request)) = all.first().copied() else {
             return;
         };
         self.execute(first, place);
-        let is_one = all.iter().all(|(.., at, _)| *at == (begin, length));
+        let all_agree = all.iter().all(|(.., at, _)| *at == (begin, length));
         let payload = parsed.packet.payload();
-        if is_one && payload.len() == length {
-            let wrong = self.wrong(begin, payload, (asked.place, Some(first)), None);
-            self.say(Thing::Read, vec![asked.into(), frame.into()], (begin, payload, wrong));
+        if all_agree && payload.len() == length {
+            let wrong = self.wrong(begin, payload, (request.place, Some(first)), None);
+            self.push_effect(Thing::Read, vec![request.into(), frame.into()], (begin, payload, wrong));
         }
         if matches!(ResponseKind::of(parsed), ResponseKind::Read(Part::Last | Part::Only)) {
             self.execute(end, place);
         }
     }
 
+    /// Checks the original value in an ATOMIC ACK.
     pub(super) fn atomic_answered(&mut self, offset: u32, place: usize, parsed: &Parsed<'t>, frame: &'t FrameSeen) {
         let is_again = offset < self.executed;
         self.execute(offset, place);
@@ -58,18 +60,18 @@ impl<'t> Replay<'t, '_> {
         else {
             return;
         };
-        let (asked, is_unsure) = (request.frame, request.is_unsure && !request.others.is_empty());
+        let (request_frame, is_unsure) = (request.frame, request.is_unsure && !request.others.is_empty());
         // The rule `atomic-again` checks the response to a duplicate.
-        if is_again || request.original.is_some() || asked.place > frame.place {
+        if is_again || request.original.is_some() || request_frame.place > frame.place {
             return;
         }
         request.original = Some(original);
         if let Some(range) = target.filter(|_| !is_unsure) {
             let bytes = original.to_le_bytes();
-            let wrong = self.wrong(range.start, &bytes, (asked.place, None), None);
-            self.say(
+            let wrong = self.wrong(range.start, &bytes, (request_frame.place, None), None);
+            self.push_effect(
                 Thing::Atomic,
-                vec![asked.into(), frame.into()],
+                vec![request_frame.into(), frame.into()],
                 (range.start, &bytes, wrong),
             );
         }
@@ -83,35 +85,35 @@ impl<'t> Replay<'t, '_> {
         };
         let begin = read.from.map_or(0, |from| from.offset as usize);
         let wrong = self.wrong(begin, &found.bytes, (done.place, Some(0)), Some(done.asked.earliest));
-        let of = wrong.and_then(|wrong| self.last_there(begin + wrong));
-        let thing = |of: &Parsed<'_>| match RequestKind::of(of.opcode) {
+        let writer = wrong.and_then(|wrong| self.last_there(begin + wrong));
+        let thing = |parsed: &Parsed<'_>| match RequestKind::of(parsed.opcode) {
             RequestKind::Send(_) => Thing::Sent,
             RequestKind::Atomic => Thing::Swapped,
             _ => Thing::Written,
         };
-        let broken = match (of, wrong) {
+        let broken = match (writer, wrong) {
             (Some((parsed, _)), _) => thing(&parsed),
             (None, Some(wrong)) if self.refused.iter().any(|range| range.contains(&(begin + wrong))) => Thing::Refused,
             (None, _) => Thing::Memory,
         };
         let executed = self.requests.range(..self.executed).map(|(_, request)| &request.parsed);
-        let mut asked: Vec<Thing> = executed
+        let mut things: Vec<Thing> = executed
             .filter(|parsed| has_payload(parsed) || parsed.atomic().is_some())
             .map(thing)
             .collect();
-        asked.extend([Thing::Memory, broken]);
-        asked.extend((!self.refused.is_empty()).then_some(Thing::Refused));
-        asked.sort_unstable();
-        asked.dedup();
-        for thing in asked {
-            let of = of.filter(|_| thing == broken).map(|(_, frame)| frame);
+        things.extend([Thing::Memory, broken]);
+        things.extend((!self.refused.is_empty()).then_some(Thing::Refused));
+        things.sort_unstable();
+        things.dedup();
+        for thing in things {
+            let last = writer.filter(|_| thing == broken).map(|(_, frame)| frame);
             let wrong = wrong.filter(|_| thing == broken);
             // The request that should have written last, then the packet whose bytes are there in its place.
             let seen = wrong.and_then(|wrong| self.carrier(&found.bytes[wrong..], done.place));
-            let seen = seen.filter(|seen| of.is_none_or(|of| of.number != seen.number));
-            let frames = of.into_iter().chain(seen).map(Evidence::from);
+            let seen = seen.filter(|seen| last.is_none_or(|last| last.number != seen.number));
+            let frames = last.into_iter().chain(seen).map(Evidence::from);
             let evidence = frames.chain([done.into()]).collect();
-            self.say(thing, evidence, (begin, &found.bytes, wrong));
+            self.push_effect(thing, evidence, (begin, &found.bytes, wrong));
         }
     }
 
@@ -135,7 +137,7 @@ impl<'t> Replay<'t, '_> {
     /// Returns the index in `bytes` of the first value that the memory cannot have held since the place `since`.
     ///
     /// * `behind`: requests from this PSN offset on may also have changed the memory, even if their execution is
-    ///   not proven.
+    ///   not proven. `None`: only proven requests and host writes may have changed it.
     /// * `looked`: time at which the host's read began. The host may have read content from before a recent change.
     fn wrong(
         &self,
@@ -163,8 +165,8 @@ impl<'t> Replay<'t, '_> {
             .flat_map(|(offset, request)| {
                 let bytes = has_payload(&request.parsed).then(|| request.parsed.packet.payload());
                 let own = self.target(*offset).map(|range| (range, bytes));
-                // The request may have been refused, and a receive that completes in error may hold anything
-                // (11.6.2).
+                // The request may have been refused, and the buffer of a receive that completes in error may
+                // hold anything (11.6.2).
                 let receive = self.receive(*offset).map(|range| (range, None));
                 own.into_iter()
                     .chain(receive)
@@ -188,9 +190,9 @@ impl<'t> Replay<'t, '_> {
         (0..bytes.len()).find(|at| !may_hold(begin + at, bytes[*at]))
     }
 
-    fn say(&mut self, of: Thing, evidence: Vec<Evidence<'t>>, (begin, bytes, wrong): (usize, &[u8], Option<usize>)) {
+    fn push_effect(&mut self, of: Thing, evidence: Vec<Evidence<'t>>, (begin, bytes, wrong): (usize, &[u8], Option<usize>)) {
         let broken = wrong.map(|wrong| {
-            let place = begin + wrong;
+            let offset = begin + wrong;
             let end = (wrong + 8).min(bytes.len());
             let about = match of {
                 Thing::Memory | Thing::Sent | Thing::Written | Thing::Swapped | Thing::Refused => "memory",
@@ -199,52 +201,52 @@ impl<'t> Replay<'t, '_> {
             };
             let of_atomic = match of {
                 Thing::Atomic => self.arithmetic_at(begin).or_else(|| self.original_at(begin)),
-                _ => self.arithmetic_at(place),
+                _ => self.arithmetic_at(offset),
             };
             let number = of_atomic.and_then(|(range, expected)| {
                 let into = range.start.checked_sub(begin)?..range.end.checked_sub(begin)?;
                 Some((range.start, expected, number(bytes.get(into)?)?))
             });
-            if let Some((place, expected, seen)) = number {
+            if let Some((offset, expected, seen)) = number {
                 let (expected, seen) = (
-                    format!("{expected} at byte {place}"),
-                    format!("{seen:#018x} at byte {place}"),
+                    format!("{expected} at byte {offset}"),
+                    format!("{seen:#018x} at byte {offset}"),
                 );
                 return (about.into(), expected, seen);
             }
-            let expected = format!("{} at byte {place}", self.picture.in_words(place..begin + end));
+            let expected = format!("{} at byte {offset}", self.picture.in_words(offset..begin + end));
             let seen: Vec<String> = bytes[wrong..end].iter().map(|byte| format!("{byte:02x}")).collect();
-            (about.into(), expected, format!("[{}] at byte {place}", seen.join(" ")))
+            (about.into(), expected, format!("[{}] at byte {offset}", seen.join(" ")))
         });
         self.effects.push(Effect { of, evidence, broken });
     }
 
-    /// Returns the 64-bit number at `begin` in words, with its place; `None` if a byte is not certain.
+    /// Returns the 64-bit number at `begin` in words, with its range; `None` if a byte is not certain.
     fn original_at(&self, begin: usize) -> Option<(Range<usize>, String)> {
         let range = begin..begin + 8;
         let known = number(self.picture.known(range.clone())?)?;
         Some((range, format!("{known:#018x}")))
     }
 
-    /// Returns the arithmetic of the last atomic that wrote to the byte at `at`, in words with its place. Returns
+    /// Returns the arithmetic of the last atomic that wrote to the byte at `at`, in words with its range. Returns
     /// `None` if another request wrote to the byte later, or if the result is not certain.
     fn arithmetic_at(&self, at: usize) -> Option<(Range<usize>, String)> {
         let (parsed, frame) = self.last_there(at)?;
-        let asked = parsed.atomic()?;
+        let header = parsed.atomic()?;
         let mut done = self.requests.iter();
         let (offset, request) = done.find(|(_, request)| request.frame.place == frame.place)?;
         let range = self.target(*offset)?;
         let result = number(self.picture.known(range.clone())?)?;
-        let (original, operand, compare) = (request.original?, asked.swap_add().0, asked.compare().0);
+        let (original, operand, compare) = (request.original?, header.swap_add().0, header.compare().0);
         let words = match parsed.opcode {
             Opcode::RC_FETCH_ADD if original.wrapping_add(operand) == result => {
                 format!("{original:#018x} + {operand:#x} = {result:#018x}")
             }
             Opcode::RC_COMPARE_SWAP if original == compare && operand == result => {
-                format!("{result:#018x}, swapped for the equal {original:#018x},")
+                format!("{result:#018x}, because the compare value equals the original {original:#018x},")
             }
             Opcode::RC_COMPARE_SWAP if original != compare && original == result => {
-                format!("{result:#018x}, not swapped because {compare:#018x} differs,")
+                format!("{result:#018x}, because the compare value {compare:#018x} is not the original,")
             }
             _ => return None,
         };

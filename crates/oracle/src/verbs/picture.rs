@@ -8,7 +8,8 @@ use crate::freedom::{MOST, holds};
 /// Possible content of the device's memory.
 #[derive(Clone, Debug)]
 pub(super) struct Picture {
-    /// A possible value of each byte: the only one, unless [`Self::more`] has others.
+    /// A possible value of each byte: the only one, unless [`Self::more`] has others; without meaning if
+    /// [`Self::unknown`].
     bytes: Vec<u8>,
     /// Further possible values, by byte.
     more: BTreeMap<usize, BTreeSet<u8>>,
