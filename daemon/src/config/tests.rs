@@ -113,7 +113,7 @@ fn shared_store_needs_tls_and_hides_password() {
             "{error}"
         );
     }
-    assert!(read("host = \"a\"\n").unwrap_err().contains("store names no database"));
+    assert!(read("host = \"a\"\n").unwrap_err().contains("needs the key store"));
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("c.toml");
     let text = format!("config_version = 1\n{secret}");

@@ -120,7 +120,11 @@ fn doctor_finds_each_broken_rule() {
             let socket = directory.join("agent.sock");
             let _agent = listening(&program, &[fault, &directory.to_string_lossy()], &socket);
             // The check of pings takes half a minute, so run it only for its own fault.
-            let options = if fault == "pings-end-the-connection" { "" } else { "--quick" };
+            let options = if fault == "pings-end-the-connection" {
+                ""
+            } else {
+                "--quick"
+            };
             let (code, found) = failed(&place, &directory, options);
             let is_as_expected = if check.is_empty() {
                 code == 0 && found.is_empty()

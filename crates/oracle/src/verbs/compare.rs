@@ -190,7 +190,12 @@ impl<'t> Replay<'t, '_> {
         (0..bytes.len()).find(|at| !may_hold(begin + at, bytes[*at]))
     }
 
-    fn push_effect(&mut self, of: Thing, evidence: Vec<Evidence<'t>>, (begin, bytes, wrong): (usize, &[u8], Option<usize>)) {
+    fn push_effect(
+        &mut self,
+        of: Thing,
+        evidence: Vec<Evidence<'t>>,
+        (begin, bytes, wrong): (usize, &[u8], Option<usize>),
+    ) {
         let broken = wrong.map(|wrong| {
             let offset = begin + wrong;
             let end = (wrong + 8).min(bytes.len());
