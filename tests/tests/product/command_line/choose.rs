@@ -206,7 +206,7 @@ fn atomics_are_shown_as_arithmetic() {
         (
             "swap-of-0-lost",
             "c09-060-compare-swap-responder",
-            "expected  0x0000000000000000, swapped for the equal 0x8000000000000001, at byte 256",
+            "0x0000000000000000, because the compare value equals the original 0x8000000000000001, at byte 256",
         ),
         (
             "atomic-result-low-32-bits",
