@@ -116,8 +116,8 @@ impl AdHoc {
     pub(super) fn refuse(&self, address: &Address) -> Result<(), Usage> {
         self.words().first().map_or(Ok(()), |option| {
             Err(Usage(format!(
-                "{option} cannot be used with the daemon at {}: the daemon holds the ports of its rigs; name one of its \
-                 rigs (`verbatim rigs`), or work without the daemon by --server none",
+                "{option} cannot be used with the daemon at {}: the daemon holds the ports of its rigs; name one of \
+                 its rigs (`verbatim rigs`), or work without the daemon by --server none",
                 address.in_words()
             )))
         })
