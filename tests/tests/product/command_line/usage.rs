@@ -212,6 +212,18 @@ fn shells_complete_commands_tests_and_rigs() {
 }
 
 #[test]
+fn run_names_unused_rigs_of_the_rig_file() {
+    let place = Place::new();
+    let rigs = "config_version = 1\n[[rig]]\nname = \"bench-3\"\nkind = \"virtual\"\n";
+    std::fs::write(place.path("r.toml"), rigs).unwrap();
+    let output = run(&mut place.verbatim("run --rig-file r.toml c14-024-node-info"));
+    let words = "the rig is virtual; --rig selects another one of the rig file: bench-3";
+    assert!(output.stderr.contains(words), "{output}");
+    let output = run(&mut place.verbatim("run --rig-file r.toml --rig bench-3 c14-024-node-info"));
+    assert!(!output.stderr.contains("another one"), "{output}");
+}
+
+#[test]
 fn each_command_has_a_manual_page() {
     let place = Place::new();
     let page = run(&mut place.verbatim("man runs watch"));

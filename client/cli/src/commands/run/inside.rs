@@ -13,6 +13,7 @@ use signal_hook::iterator::Signals;
 use verbatim_catalog::wrong_parameters;
 use verbatim_client::v1::RunSpec;
 use verbatim_rig::RigFile;
+use verbatim_rig::file::BUILT_IN;
 use verbatim_run::{self as run, Request, RunId};
 
 use super::{Arguments, Document, Done, choice, last};
@@ -80,6 +81,14 @@ pub(super) fn run(
         .path
         .as_deref()
         .filter(|_| arguments.rig_file.is_some() || has_variable && names_rig(&file));
+    let names = file.rigs.iter().map(|rig| rig.name.as_str());
+    let others: Vec<&str> = names.filter(|name| *name != BUILT_IN).collect();
+    if arguments.rig_file.is_some() && spec.rig == BUILT_IN && !others.is_empty() {
+        print::note(format_args!(
+            "verbatim: the rig is {BUILT_IN}; --rig selects another one of the rig file: {}",
+            others.join(", ")
+        ));
+    }
     let rig_options = rig_options(arguments, rig_file, is_told);
     let request = Request {
         id: RunId::of_now(),
