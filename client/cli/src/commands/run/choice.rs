@@ -203,12 +203,14 @@ fn ids(tests: &[v1::Test], expression: Option<&Expression>, failed: Option<&[Str
     let ids: Vec<String> = tests.iter().filter(wanted).map(|test| test.id.clone()).collect();
     if ids.is_empty() {
         return Err(Usage(match (expression, failed) {
-            (_, Some([])) => "no test of the last run ended FAIL, ERROR or INCONCLUSIVE: nothing to run again".into(),
+            (_, Some([])) => {
+                "no test of the last run ended FAIL, ERROR, INCONCLUSIVE or SKIPPED: nothing to run again".into()
+            }
             (Some(expression), _) => format!(
                 "no test matches the expression of -k{}; `verbatim tests` lists them all",
                 expression.hint(tests)
             ),
-            (None, _) => "none of these tests had FAIL, ERROR or INCONCLUSIVE in the last run".into(),
+            (None, _) => "none of these tests had FAIL, ERROR, INCONCLUSIVE or SKIPPED in the last run".into(),
         }));
     }
     Ok(ids)

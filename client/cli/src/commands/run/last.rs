@@ -9,12 +9,12 @@ use verbatim_client::v1::{Outcome, Verdict};
 use crate::exit::Usage;
 use crate::print::history;
 
-/// Returns the ids of the tests with FAIL, ERROR or INCONCLUSIVE.
+/// Returns the ids of the tests that ended FAIL, ERROR or INCONCLUSIVE, or that a stopped run skipped.
 pub(super) fn not_passed(verdicts: &[Verdict]) -> Vec<String> {
     let not = |verdict: &&Verdict| {
         matches!(
             verdict.outcome(),
-            Outcome::Fail | Outcome::Error | Outcome::Inconclusive
+            Outcome::Fail | Outcome::Error | Outcome::Inconclusive | Outcome::Skipped
         )
     };
     verdicts
@@ -79,7 +79,7 @@ pub(super) fn of(rig: &str) -> anyhow::Result<Last> {
         let file = file.display();
         return Err(Usage(format!(
             "--failed: nothing to run again: no test of this user's last run on {rig} without a daemon ended FAIL, \
-             ERROR or INCONCLUSIVE, or there was no such run ({file} does not exist)"
+             ERROR, INCONCLUSIVE or SKIPPED, or there was no such run ({file} does not exist)"
         ))
         .into());
     };
@@ -89,4 +89,24 @@ pub(super) fn of(rig: &str) -> anyhow::Result<Last> {
         rig_keys: keys.map(str::to_owned).collect(),
         tests: tests.map(str::to_owned).collect(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn skipped_tests_are_repeated() {
+        let ended = |test: &str, outcome: Outcome| Verdict {
+            test: test.into(),
+            outcome: outcome.into(),
+            ..Verdict::default()
+        };
+        let verdicts = [
+            ended("a", Outcome::Pass),
+            ended("b", Outcome::Skipped),
+            ended("c", Outcome::NotApplicable),
+        ];
+        assert_eq!(not_passed(&verdicts), ["b"]);
+    }
 }

@@ -43,7 +43,7 @@ pub(crate) struct Arguments {
     /// `-k 'm_key and not walk'`
     #[arg(short = 'k', value_name = "EXPR", value_parser = expression)]
     expression: Option<Expression>,
-    /// Run only the tests that did not pass in the last run on this rig: FAIL, ERROR, INCONCLUSIVE
+    /// Run only the tests that did not pass in the last run on this rig: FAIL, ERROR, INCONCLUSIVE, SKIPPED
     #[arg(long)]
     failed: bool,
     /// End the run at the first FAIL or ERROR
