@@ -47,7 +47,7 @@ impl RigConfig {
     ///
     /// # Errors
     /// When a `KEY=VALUE` is invalid. A rig of kind `virtual` takes all keys of its kind, a rig of kind `umad` or
-    /// `model` only [`ON_PORTS`], and rigs of other kinds none.
+    /// `model` only `ON_PORTS`, and rigs of other kinds none.
     pub fn with_keys(&self, given: &[String]) -> Result<Self, WrongKey> {
         let Some(first) = given.first() else {
             return Ok(self.clone());
