@@ -161,20 +161,23 @@ mod tests {
         }
     }
 
-    #[test]
-    fn text_of_others_begins_no_line() {
+    /// Returns the log of these calls.
+    fn logged(calls: impl FnOnce()) -> String {
         let written = Arc::<Mutex<Vec<u8>>>::default();
         let made = Arc::clone(&written);
         let lines = layer()
             .with_writer(move || Copy(Arc::clone(&made)))
             .with_ansi(false)
             .fmt_fields(format::debug_fn(field).delimited(" "));
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(lines), calls);
+        String::from_utf8(written.lock().unwrap().clone()).unwrap()
+    }
+
+    #[test]
+    fn text_of_others_begins_no_line() {
         let hostile = "x\nERROR forged \u{1b}[2K\u{202e}";
         let as_error = std::io::Error::other(hostile);
-        tracing::subscriber::with_default(tracing_subscriber::registry().with(lines), || {
-            tracing::warn!(name = hostile, error = %as_error, "refused: {hostile}");
-        });
-        let text = String::from_utf8(written.lock().unwrap().clone()).unwrap();
+        let text = logged(|| tracing::warn!(name = hostile, error = %as_error, "refused: {hostile}"));
         assert_eq!(text.lines().count(), 1, "{text}");
         assert!(!text.contains(['\u{1b}', '\u{202e}']), "{text:?}");
         assert_eq!(text.matches("forged").count(), 3, "{text}");
@@ -182,17 +185,8 @@ mod tests {
 
     #[test]
     fn long_text_of_others_is_cut() {
-        let written = Arc::<Mutex<Vec<u8>>>::default();
-        let made = Arc::clone(&written);
-        let lines = layer()
-            .with_writer(move || Copy(Arc::clone(&made)))
-            .with_ansi(false)
-            .fmt_fields(format::debug_fn(field).delimited(" "));
         let reason = "x".repeat(20 << 20);
-        tracing::subscriber::with_default(tracing_subscriber::registry().with(lines), || {
-            tracing::warn!(reason, "run ended");
-        });
-        let text = String::from_utf8(written.lock().unwrap().clone()).unwrap();
+        let text = logged(|| tracing::warn!(reason, "run ended"));
         assert!(
             text.len() < journal::LONGEST + 200 && text.contains("(cut, 209715"),
             "{} bytes",

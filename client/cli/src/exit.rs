@@ -10,8 +10,8 @@ use verbatim_run::{Report, RunError, SignatureError};
 pub(crate) const USAGE: u8 = 2;
 /// Exit code for a failure of the tester or the rig.
 pub(crate) const ERROR: u8 = 3;
-/// Exit code if nothing was judged.
-pub(crate) const NOTHING: u8 = 4;
+/// Exit code if no test failed, but a test is inconclusive or none was judged.
+pub(crate) const UNDECIDED: u8 = 4;
 
 /// An error of the operator, such as an invalid name or file.
 #[derive(Debug)]
@@ -73,7 +73,7 @@ pub(crate) fn of_report(report: &Report, tolerates_known: bool) -> u8 {
     let verdicts: Vec<Verdict> = report.verdicts.iter().filter(matters).cloned().collect();
     match of_verdicts(&verdicts) {
         // Only tolerated tests failed, and no other test applied.
-        4 if verdicts.len() < report.verdicts.len() && verdicts.iter().all(is_left_out) => 0,
+        UNDECIDED if verdicts.len() < report.verdicts.len() && verdicts.iter().all(is_left_out) => 0,
         code => code,
     }
 }
@@ -89,9 +89,9 @@ pub(crate) fn of_verdicts(verdicts: &[Verdict]) -> u8 {
     match worst {
         Some(Outcome::Error) => ERROR,
         Some(Outcome::Fail) => 1,
-        Some(Outcome::Inconclusive) => 4,
+        Some(Outcome::Inconclusive) => UNDECIDED,
         _ if passed => 0,
-        _ => 4,
+        _ => UNDECIDED,
     }
 }
 

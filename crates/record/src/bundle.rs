@@ -43,8 +43,8 @@ const LARGEST_MANIFEST: u64 = 8 << 20;
 /// The most files of a bundle. A run has one record for each test.
 pub const MOST_FILES: usize = 10_000;
 
-/// The most bytes of a document that is read, such as `verdicts.json`. That of a run of all tests has 2 MiB. In memory, a
-/// document takes several times its size.
+/// The most bytes of a document, such as `verdicts.json`. A run of all tests writes 2 MiB. In memory, a document takes
+/// several times its size.
 const LARGEST_DOCUMENT: u64 = 64 << 20;
 
 /// The most bytes of all files of a bundle.

@@ -165,8 +165,8 @@ const MODEL_KEYS: [&str; 10] = [
     "simulated",
 ];
 
-/// Returns whether an option is harmless on the command line of any user, whoever chose its value. It names no file,
-/// no command, no server, no agent and no device.
+/// Returns whether a user can repeat an option whose value another person chose: it names no file, command, server,
+/// agent or device.
 fn is_harmless(option: &str, value: &str) -> bool {
     let is_value = |value: &str| {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_\"[], ".contains(c);
@@ -207,7 +207,7 @@ pub fn again(run: &RunInfo, is_own: bool, rig: Option<&str>, test: &str, set: &[
         return command.to_string();
     }
     let left_out = left_out.into_iter().collect::<Vec<_>>().join(", ");
-    format!("{command} # without {left_out} of the record: add your own")
+    format!("{command} # add your own {left_out}: not taken from the record")
 }
 
 /// Formats the date of a time in nanoseconds since 1970.

@@ -68,9 +68,13 @@ fn all(text: &str) -> (RunInfo, Vec<Verdict>) {
 
 fn with<T>(text: &str, form: impl FnOnce(&Reported<'_>) -> T) -> T {
     let (run, verdicts) = all(text);
+    of_verdicts(&run, &verdicts, form)
+}
+
+fn of_verdicts<T>(run: &RunInfo, verdicts: &[Verdict], form: impl FnOnce(&Reported<'_>) -> T) -> T {
     form(&Reported {
-        run: &run,
-        verdicts: &verdicts,
+        run,
+        verdicts,
         records: &[],
         before: &[],
         not_judged_anew: &BTreeMap::new(),
@@ -103,16 +107,7 @@ fn junit_without_a_judged_test_has_an_error() {
     let (run, mut verdicts) = all("a reason");
     verdicts.retain(|verdict| matches!(verdict.outcome(), Outcome::NotApplicable | Outcome::Skipped));
     for (count, verdicts) in [(0, &[][..]), (verdicts.len(), &verdicts[..])] {
-        let xml = junit(&Reported {
-            run: &run,
-            verdicts,
-            records: &[],
-            before: &[],
-            not_judged_anew: &BTreeMap::new(),
-            known: &[],
-            tolerates_known: false,
-            seal: "",
-        });
+        let xml = of_verdicts(&run, verdicts, junit);
         let report = quick_junit::Report::deserialize_from_str(&xml).unwrap();
         assert_eq!((report.tests, report.errors), (count + 1, 1), "{xml}");
     }
@@ -555,7 +550,7 @@ fn command_of_a_record_has_only_harmless_options() {
         "--lid 7",
     ] {
         let option = dangerous.split(' ').next().unwrap();
-        let expected = format!("verbatim run {rest} # without {option} of the record: add your own");
+        let expected = format!("verbatim run {rest} # add your own {option}: not taken from the record");
         assert_eq!(of(dangerous), expected, "{dangerous}");
     }
     assert!(of("--made-up x").starts_with("no command"));
@@ -596,7 +591,7 @@ fn verdict_without_findings_is_explained() {
         &*explain_verdict(&reported, "c09-1").unwrap(),
         "NOT_APPLICABLE c09-1, cause DUT\n  reason:   the DUT's device x has no READ\n  reached:  it ended after 1 packet, \
          the last for \"post the SEND\": the DUT's device x has no READ\n  again: verbatim run --rig mine c09-1 \
-         --seed 0 # without --rig-file of the record: add your own\n"
+         --seed 0 # add your own --rig-file: not taken from the record\n"
     );
     let lost = explain_verdict(&reported, "c09-2").unwrap();
     assert!(

@@ -412,8 +412,8 @@ pub enum RigFileError {
     },
     /// Other users control the file, and it names a library or program that runs with this user's rights.
     #[error(
-        "{why}; with `{key}` of rig {rig:?} in {}, other users could run any {runs} as this user: move the rig file to a \
-         directory that only this user or root can write, as a file of one of them",
+        "{why}; with `{key}` of rig {rig:?} in {}, other users could run any {runs} as this user: run `chmod go-w` \
+         on it, or move the rig file to a directory of this user",
         path.display()
     )]
     Others {

@@ -358,6 +358,7 @@ fn in_words(restored: &[Restored]) -> String {
     match (&*names(true), &*names(false)) {
         ([], []) => "stopped; no attribute of the device was left to restore".into(),
         (done, []) => format!("stopped; restored {}", count(done)),
+        ([], left) => format!("stopped; NOT restored {}", count(left)),
         (done, left) => format!("stopped; restored {}; NOT restored {}", count(done), count(left)),
     }
 }

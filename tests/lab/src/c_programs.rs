@@ -55,8 +55,8 @@ pub enum CProgramError {
     Workspace(String),
 }
 
-/// Builds every program in `tests/c` that is missing or older than its source. Returns the directory of the programs: `c` in
-/// cargo's target directory.
+/// Builds every program in `tests/c` that is missing or older than its source. Returns the directory of the programs:
+/// `c` in cargo's target directory.
 ///
 /// Several processes may build at once, because each program gets its final name only when it is complete.
 ///

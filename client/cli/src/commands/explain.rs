@@ -102,7 +102,9 @@ pub(crate) fn run(arguments: &Arguments, finder: Finder<'_>) -> anyhow::Result<E
         .collect();
     let is_here = |test: &String| kept.report.verdicts.iter().any(|verdict| verdict.test == *test);
     match wanted {
-        Some(Wanted::Test(test, _)) if !is_here(&test) => Err(Usage(format!("this run has no test {test}")).into()),
+        Some(Wanted::Test(test, _)) if !test.is_empty() && !is_here(&test) => {
+            Err(Usage(format!("this run has no test {test}")).into())
+        }
         Some(_) if !all.is_empty() => Err(Usage(format!(
             "this run has no finding {:?}; it has {}",
             arguments.finding.as_deref().unwrap_or_default(),

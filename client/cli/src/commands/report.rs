@@ -272,7 +272,7 @@ pub(crate) fn run(arguments: &Arguments, finder: Finder<'_>) -> anyhow::Result<E
     };
     wanted.into_iter().try_for_each(|wanted| put(wanted, &reported))?;
     Ok(ExitCode::from(if kept.report.verdicts.is_empty() {
-        exit::NOTHING
+        exit::UNDECIDED
     } else {
         0
     }))

@@ -9,9 +9,6 @@ use verbatim_text::Text;
 
 use crate::{exit, print};
 
-/// Exit code if there is no record, or a record could not be judged again, and all other records have the verdicts of
-/// the run.
-const UNDECIDED: u8 = 4;
 /// Exit code if a verdict differs from the run's verdict, or run.json from the records.
 const DIFFERS: u8 = 1;
 
@@ -108,8 +105,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             text.line(format_args!("verdicts {count} judged again: the same"));
         } else {
             let why = match verified.is_of_this_catalogue {
-                true => "by the catalogue of the run; verdicts.json is not of this catalogue's judge",
-                false => "by another catalogue than the run had",
+                true => "by the catalogue of the run, differ from verdicts.json",
+                false => "by another catalogue than the run had, differ from verdicts.json",
             };
             text.line(format_args!("verdicts {count} judged again, {why}:"));
             let differences = verified.drift.iter();
@@ -130,7 +127,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let is_judged = !verified.report.verdicts.is_empty() && verified.report.not_judged_anew.is_empty();
     let code = match (same && verified.mismatches.is_empty(), is_judged) {
         (false, _) => DIFFERS,
-        (true, false) => UNDECIDED,
+        (true, false) => exit::UNDECIDED,
         (true, true) => 0,
     };
     Ok(ExitCode::from(code))

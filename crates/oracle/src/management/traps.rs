@@ -12,8 +12,8 @@ use verbatim_wire::{AttributeId, DrSmp, Layout, Lid, MKey, Mad, Method, MgmtClas
 use super::port::Broken;
 use crate::registry::Rule;
 
-/// The fields of an SMP that a trap 256 shows, without the M_Key: method, AttributeID, AttributeModifier, and for a directed
-/// route the hop count and DrSLID.
+/// The fields of an SMP that a trap 256 shows, without the M_Key: method, AttributeID, AttributeModifier, and for a
+/// directed route the hop count and DrSLID.
 type Described = (u8, u16, u32, Option<(u8, u16)>);
 
 /// Numbers of the traps that an adapter or router sends: link integrity, buffer overrun, flow control, attribute
@@ -174,8 +174,7 @@ fn in_words(of: &impl std::fmt::Display) -> String {
     of.to_string().replace('\n', ";")
 }
 
-/// Returns whether a LID may be the port's. If the port never showed PortInfo, for example because the tester did not know its M_Key,
-/// any unicast LID may be the port's.
+/// Returns whether a LID may be the port's. If the port never showed PortInfo, any unicast LID may be the port's.
 fn may_be(lids: &BTreeSet<u16>, lid: Lid) -> bool {
     if lids.is_empty() {
         lid.is_unicast()
@@ -296,8 +295,8 @@ fn details(trace: &Trace, described: &BadMKey, lids: &BTreeSet<u16>) -> Vec<Stri
         is_such.then(|| (1..=hops).map(|hop| smp.return_path(hop)).collect::<Vec<_>>())
     });
     let shown: Vec<u8> = (0..ROOM).map(|hop| described.return_path(hop)).collect();
-    // The path may have three layouts, each cut to the 30 bytes of the field. (1) The unused first byte and the path. (2) The path
-    // alone. (3) A zero byte and the path without its last hop.
+    // The path may have three layouts, each cut to the 30 bytes of the field. (1) The unused first byte and the path.
+    // (2) The path alone. (3) A zero byte and the path without its last hop.
     let is_path = |path: &Vec<u8>| {
         let (whole, bare) = (path.len().min(ROOM - 1), path.len().min(ROOM));
         let short = path.len().saturating_sub(1).min(ROOM - 1);

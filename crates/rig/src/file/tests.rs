@@ -533,26 +533,6 @@ fn reads_slowness_and_reset() {
 }
 
 #[test]
-fn refuses_reset_if_others_may_write_the_file() {
-    let place = tempfile::tempdir().unwrap();
-    let path = place.path().join("rigs.toml");
-    let text = rig("name = \"a\"\nkind = \"model\"\nsocket = \"m\"\nreset = [\"./r\"]\n");
-    std::fs::write(&path, text).unwrap();
-    let read = |mode| {
-        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
-        RigFile::read(&path)
-    };
-    for mode in [0o620, 0o602] {
-        let error = read(mode).unwrap_err().to_string();
-        assert!(
-            error.contains("`reset`") && error.contains("run any program as this user"),
-            "{error}"
-        );
-    }
-    assert!(read(0o644).is_ok());
-}
-
-#[test]
 fn refuses_reset_if_others_control_file_or_directory() {
     use std::os::unix::fs::{PermissionsExt, chown};
     let place = tempfile::tempdir().unwrap();
@@ -561,23 +541,32 @@ fn refuses_reset_if_others_control_file_or_directory() {
     let path = directory.join("rigs.toml");
     let text = rig("name = \"a\"\nkind = \"model\"\nsocket = \"m\"\nreset = [\"./r\"]\n");
     std::fs::write(&path, text).unwrap();
-    let open = |mode| std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(mode)).unwrap();
+    let set_mode = |of: &std::path::Path, mode| {
+        std::fs::set_permissions(of, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
     let refused = |of: &std::path::Path, words: &str| {
         let error = RigFile::read(&path).unwrap_err().to_string();
         assert!(
-            error.contains(&of.display().to_string()) && error.contains(words),
+            error.starts_with(&of.display().to_string())
+                && error.contains(words)
+                && error.contains("`reset` of rig \"a\"")
+                && error.contains("run any program as this user"),
             "{error}"
         );
     };
-    for mode in [0o777, 0o770] {
-        open(mode);
-        refused(&directory, "may write");
+    for (of, mode, restored) in [
+        (&directory, 0o777, 0o755),
+        (&directory, 0o770, 0o755),
+        (&path, 0o620, 0o644),
+        (&path, 0o602, 0o644),
+    ] {
+        set_mode(of, mode);
+        refused(of, "so other users may write it");
+        set_mode(of, restored);
     }
-    for mode in [0o755, 0o1777] {
-        open(mode);
-        assert!(RigFile::read(&path).is_ok());
-    }
-    open(0o755);
+    set_mode(&directory, 0o1777);
+    assert!(RigFile::read(&path).is_ok());
+    set_mode(&directory, 0o755);
     if !nix::unistd::geteuid().is_root() {
         return;
     }

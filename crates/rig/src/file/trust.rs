@@ -11,22 +11,6 @@ const WRITE: u32 = 0o022;
 /// In a directory with this bit, a user can remove and rename only files of that user.
 const STICKY: u32 = 0o1000;
 
-/// Owner and mode of a file or directory.
-#[derive(Clone, Copy)]
-struct Of {
-    owner: u32,
-    mode: u32,
-}
-
-impl Of {
-    fn new(metadata: &fs::Metadata) -> Self {
-        Self {
-            owner: metadata.uid(),
-            mode: metadata.mode() & 0o7777,
-        }
-    }
-}
-
 /// Returns how other users control an open file: as its owner, by its mode, or by a directory above it. Returns `None`
 /// if only this user and root control it.
 ///
@@ -35,7 +19,7 @@ impl Of {
 pub(super) fn others(file: &File, path: &Path) -> std::io::Result<Option<String>> {
     let me = geteuid().as_raw();
     // The opened file counts, and not the file that has the path now.
-    if let Some(why) = by(path, Of::new(&file.metadata()?), me, false) {
+    if let Some(why) = by(path, &file.metadata()?, me) {
         return Ok(Some(why));
     }
     let mut directories: Vec<PathBuf> = Vec::new();
@@ -44,7 +28,7 @@ pub(super) fn others(file: &File, path: &Path) -> std::io::Result<Option<String>
         directories.extend(path.ancestors().skip(1).map(Path::to_path_buf));
     }
     for directory in directories {
-        let why = by(&directory, Of::new(&fs::metadata(&directory)?), me, true);
+        let why = by(&directory, &fs::metadata(&directory)?, me);
         if why.is_some() {
             return Ok(why);
         }
@@ -52,15 +36,17 @@ pub(super) fn others(file: &File, path: &Path) -> std::io::Result<Option<String>
     Ok(None)
 }
 
-fn by(path: &Path, of: Of, me: u32, is_directory: bool) -> Option<String> {
-    let Of { owner, mode } = of;
-    let path = path.display();
+fn by(path: &Path, of: &fs::Metadata, me: u32) -> Option<String> {
+    let why = why(of.uid(), of.mode(), me, of.is_dir())?;
+    Some(format!("{} {why}", path.display()))
+}
+
+fn why(owner: u32, mode: u32, me: u32, is_directory: bool) -> Option<String> {
     if owner != 0 && owner != me {
-        return Some(format!("{path} belongs to user {owner}, expected user {me} or root"));
+        return Some(format!("belongs to user {owner}, expected user {me} or root"));
     }
     let is_kept = is_directory && mode & STICKY != 0;
-    (mode & WRITE != 0 && !is_kept)
-        .then(|| format!("other users may write {path} (mode {mode:04o}); run `chmod go-w` on it"))
+    (mode & WRITE != 0 && !is_kept).then(|| format!("has mode {:04o}, so other users may write it", mode & 0o7777))
 }
 
 #[cfg(test)]
@@ -69,7 +55,7 @@ mod tests {
 
     #[test]
     fn only_this_user_and_root_may_own_or_write() {
-        let of = |owner, mode, is_directory| by(Path::new("/x"), Of { owner, mode }, 1000, is_directory);
+        let of = |owner, mode, is_directory| why(owner, mode, 1000, is_directory);
         for (owner, mode, is_directory) in [
             (1000, 0o600, false),
             (0, 0o644, false),

@@ -28,8 +28,8 @@ pub(super) const DEVICE_FATAL: &str = "IBV_EVENT_DEVICE_FATAL";
 /// The event that the device's port went down. After this event, the cable explains the device's silence.
 const PORT_ERR: &str = "IBV_EVENT_PORT_ERR";
 
-/// What to do about an agent that breaks a rule of its protocol.
-const CORRECT: &str = "correct the agent (`verbatim doctor --agent ADDRESS` checks its rules)";
+/// Remedy for an agent that breaks a rule of its protocol.
+const REMEDY: &str = "correct the agent (`verbatim doctor --agent ADDRESS` checks its rules)";
 
 /// Limits of a host's silence. The rig reports no deadline before a silent host has responded to a probe. While the
 /// whole host is silent, the device's silence proves nothing. The agent's own keep-alive does not replace the probe: it
@@ -97,7 +97,8 @@ impl Host {
             let (AgentMessage::Answer(_, when, _) | AgentMessage::Event(when, _)) = &said;
             if when.earliest_ns > when.latest_ns {
                 return Err(format!(
-                    "the agent of the {}'s device sent a time whose earliest_ns {} is after its latest_ns {}; {CORRECT}",
+                    "the agent of the {}'s device sent a time whose earliest_ns {} is after its latest_ns {}; \
+                     {REMEDY}",
                     self.side, when.earliest_ns, when.latest_ns
                 ));
             }
@@ -128,7 +129,7 @@ impl Host {
                     let Some(asked) = self.asked.remove(&number) else {
                         return Err(format!(
                             "the agent of the {}'s device answered command {number}, which is not outstanding: the \
-                             tester sent {} commands, and each gets one answer; {CORRECT}",
+                             tester sent {} commands, and each gets one answer; {REMEDY}",
                             self.side, self.last
                         ));
                     };

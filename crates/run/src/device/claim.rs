@@ -296,9 +296,9 @@ pub fn is_older(rig: &RigConfig, journals: &Path) -> bool {
 }
 
 /// Marks a rig's journal as missing if the record of its device shows that the journal is missing or older. It is
-/// missing if a run with this journal directory left the device changed, but no journal lists the change. It is older if the
-/// record has a greater generation: then the whole directory is an older copy. Later attempts to open a marked journal
-/// fail.
+/// missing if a run with this journal directory left the device changed, but no journal lists the change. It is older
+/// if the record has a greater generation: then the whole directory is an older copy. Later attempts to open a marked
+/// journal fail.
 ///
 /// # Errors
 /// When the mark cannot be written.

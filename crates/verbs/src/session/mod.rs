@@ -33,9 +33,10 @@ use crate::wake::Wake;
 /// Largest number of bytes that one command reads or writes.
 pub const MAX_TRANSFER: u32 = 16 << 20;
 
-/// Shortest and longest interval of polling the completion queues while requests are outstanding. It is 1/64 of the
-/// time since the last command or completion: the time of a completion is then accurate to 1.6 % of the wait.
+/// Shortest interval of polling the completion queues while requests are outstanding. The interval is 1/64 of the time
+/// since the last command or completion, so the time of a completion is accurate to 1.6 % of the wait.
 const LOOK: Duration = Duration::from_micros(100);
+/// Longest interval of polling the completion queues while requests are outstanding.
 const SLOWEST_LOOK: Duration = Duration::from_millis(1);
 /// Interval of reading the device's events while no requests are outstanding.
 const IDLE_LOOK: Duration = Duration::from_millis(20);

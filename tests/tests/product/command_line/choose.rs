@@ -171,7 +171,7 @@ fn explain_lists_findings_and_explains_one() {
         "  expected: no answer\n",
         "  demands:  With another M_Key",
         "  try:      verbatim explain kept 'c14-016-get-protect-2#1' --fields",
-        " --rig broken c14-016-get-protect-2 --seed 0 # without --rig-file of the record: add your own\n",
+        " --rig broken c14-016-get-protect-2 --seed 0 # add your own --rig-file: not taken from the record\n",
     ] {
         assert!(one.stdout.contains(words), "{words}: {one}");
     }
