@@ -10,9 +10,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use verbatim_catalog::deviations::Known;
 use verbatim_catalog::{JudgeError, Register, VERSION, judge, judge_trace, select};
-use verbatim_record::{
-    BundleWriter, Entry, Note, Reset, Restored, Side, Sink, Span, StopReason, Stopped, Time, Tracing,
-};
+use verbatim_record::{BundleWriter, Entry, Note, Reset, Side, Sink, Span, StopReason, Stopped, Time, Tracing};
 use verbatim_record_proto::v1::run_event::Event;
 use verbatim_record_proto::v1::{Cause, LogLine, Outcome, RunInfo, RunSpec, TestEnded, TestStarted, Verdict};
 use verbatim_tester::{Case, Journal, MemoryJournal, Ran, Rig, RigInfo, run};
@@ -27,6 +25,7 @@ use crate::reset;
 use crate::shrink::{self, Try};
 use crate::sink::RunSink;
 use crate::state::StateDirectory;
+use crate::stopped;
 use verbatim_rig::{OpenRig, ResetConfig, RigConfig, RigKind, Session};
 use verbatim_wire::MKey;
 
@@ -318,7 +317,7 @@ fn rest(
         let was_stopped = matches!(stopped, Some(StopReason::Cancelled | StopReason::LeaseEnded));
         if was_stopped && began && matches!(open.session, Session::Real(_)) {
             report(Event::LogLine(LogLine {
-                text: in_words(&verdict.restored),
+                text: stopped::in_words(&verdict.restored),
             }));
         }
         verdicts.push(verdict);
@@ -343,24 +342,6 @@ fn rest(
         bundle.seal()?;
     }
     Ok(document)
-}
-
-/// Describes the restore after a test that was stopped.
-fn in_words(restored: &[Restored]) -> String {
-    let names = |complete: bool| {
-        let of_such = restored.iter().filter(|area| area.is_complete() == complete);
-        of_such.map(|area| area.area.as_str()).collect::<Vec<_>>()
-    };
-    let count = |names: &[&str]| match names.len() {
-        1 => format!("1 attribute: {}", names[0]),
-        several => format!("{several} attributes: {}", names.join(", ")),
-    };
-    match (&*names(true), &*names(false)) {
-        ([], []) => "stopped; no attribute of the device was left to restore".into(),
-        (done, []) => format!("stopped; restored {}", count(done)),
-        ([], left) => format!("stopped; NOT restored {}", count(left)),
-        (done, left) => format!("stopped; restored {}; NOT restored {}", count(done), count(left)),
-    }
 }
 
 fn one_test(

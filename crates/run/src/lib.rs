@@ -30,6 +30,7 @@ mod shrink;
 mod signature;
 mod sink;
 pub mod state;
+mod stopped;
 
 pub use command::command;
 pub use console::check_consoles;

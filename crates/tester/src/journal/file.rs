@@ -4,6 +4,8 @@ use std::fs::{DirBuilder, File, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 use verbatim_wire::MKey;
@@ -18,6 +20,9 @@ pub(super) const PRIVATE: u32 = 0o600;
 
 const JOURNAL: &str = ".journal.json";
 const LOCK: &str = ".lock";
+/// Tries to lock a journal, and the time between two tries.
+const LOCK_TRIES: u32 = 10;
+const LOCK_TRY_EVERY: Duration = Duration::from_millis(10);
 /// The journal file of a rig, locked as long as this value exists. Each rig has a directory of its own, so that a
 /// worker process can be given access to that directory alone.
 ///
@@ -557,11 +562,16 @@ fn lock(directory: &Path, rig: &str) -> Result<File, JournalError> {
         .mode(PRIVATE)
         .open(&path)
         .map_err(io(&path))?;
-    match lock.try_lock() {
-        Ok(()) => Ok(lock),
-        Err(TryLockError::WouldBlock) => Err(JournalError::Busy { rig: rig.into(), path }),
-        Err(TryLockError::Error(source)) => Err(JournalError::Io { path, source }),
+    // A child process that another thread starts keeps the lock until it executes its program.
+    for try_number in 1.. {
+        match lock.try_lock() {
+            Ok(()) => break,
+            Err(TryLockError::WouldBlock) if try_number < LOCK_TRIES => thread::sleep(LOCK_TRY_EVERY),
+            Err(TryLockError::WouldBlock) => return Err(JournalError::Busy { rig: rig.into(), path }),
+            Err(TryLockError::Error(source)) => return Err(JournalError::Io { path, source }),
+        }
     }
+    Ok(lock)
 }
 
 /// Returns the rigs that have a journal or a lock file.
